@@ -9,7 +9,10 @@ use crate::domain::JobId;
 
 /// The wall clock of this process. What several machines must agree on is decided by the database's clock instead.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that reads the wall clock"
+)]
 pub fn now() -> DateTime<Utc> {
     Utc::now()
 }

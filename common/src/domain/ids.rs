@@ -18,7 +18,10 @@ pub struct InvalidId {
 
 impl InvalidId {
     fn new(what: &'static str, problem: impl Into<String>) -> Self {
-        Self { what, problem: problem.into() }
+        Self {
+            what,
+            problem: problem.into(),
+        }
     }
 }
 
@@ -55,7 +58,9 @@ impl FromStr for JobId {
         if text.len() != 36 {
             return Err(InvalidId::new("job id", "must be a hyphenated UUID of 36 characters"));
         }
-        Uuid::try_parse(text).map(Self).map_err(|error| InvalidId::new("job id", format!("is not a UUID: {error}")))
+        Uuid::try_parse(text)
+            .map(Self)
+            .map_err(|error| InvalidId::new("job id", format!("is not a UUID: {error}")))
     }
 }
 
@@ -71,7 +76,9 @@ impl AttemptNumber {
     /// The number, if it is one that an attempt can have (1 to 32,767: the database keeps it as a `smallint`).
     #[must_use]
     pub fn new(number: u16) -> Option<Self> {
-        NonZeroU16::new(number).filter(|n| i16::try_from(n.get()).is_ok()).map(Self)
+        NonZeroU16::new(number)
+            .filter(|n| i16::try_from(n.get()).is_ok())
+            .map(Self)
     }
 
     /// The plain number.
@@ -141,7 +148,10 @@ impl FromStr for AttemptId {
             return Err(invalid());
         }
         let number = number.parse().ok().and_then(AttemptNumber::new).ok_or_else(invalid)?;
-        Ok(Self { job: job.parse()?, number })
+        Ok(Self {
+            job: job.parse()?,
+            number,
+        })
     }
 }
 
@@ -153,7 +163,9 @@ impl Serialize for AttemptId {
 
 impl<'de> Deserialize<'de> for AttemptId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -205,7 +217,8 @@ macro_rules! name {
 }
 
 fn is_name(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+    text.bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
         && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 

@@ -25,22 +25,18 @@
 //!
 //! [`store`]: crate::store
 
-mod attempt;
-mod decide;
 mod ids;
 pub mod intent;
 mod policy;
 mod state;
 mod wire;
 
-pub use attempt::{Attempt, Job};
-pub use decide::{Context, Effect, Event, Illegal, LossReason, Outcome, Resolution, Unsettled, decide};
 pub use ids::{
     AttemptId, AttemptNumber, ContractName, IdempotencyKey, Identity, InvalidId, JobId, OwnerId, ProviderName,
 };
-pub use policy::{FollowUp, Policy, backoff, follow_up};
+pub use policy::{Ended, FollowUp, Policy, backoff, follow_up};
 pub use state::{AttemptState, Cause, FailureKind, JobState, PublicState, UnknownWord};
-pub use wire::{Answer, Definite, RetryAfter, WireSeen};
+pub use wire::{Answer, Definite, Meaning, RAW_KEPT, RetryAfter, Stop, Usage, WireSeen};
 
 #[cfg(test)]
 mod tests;
