@@ -25,12 +25,16 @@
 //!
 //! [`store`]: crate::store
 
+mod attempt;
+mod decide;
 mod ids;
 pub mod intent;
 mod policy;
 mod state;
 mod wire;
 
+pub use attempt::{Attempt, Job};
+pub use decide::{Context, Effect, Event, Illegal, JobError, LossReason, Resolution, Unsettled, decide};
 pub use ids::{
     AttemptId, AttemptNumber, ContractName, IdempotencyKey, Identity, InvalidId, JobId, OwnerId, ProviderName,
 };
