@@ -60,7 +60,10 @@ fn write_text(out: &mut String, text: &str) {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             // One form for all of them, where JSON has several for some.
-            control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+            control @ '\0'..='\u{1f}' => {
+                out.push_str("\\u00");
+                out.push_str(&hex::encode([control as u8]));
+            }
             other => out.push(other),
         }
     }

@@ -62,7 +62,7 @@ pub enum BodyError {
     #[error("the body is {0}: send a JSON object")]
     NotAnObject(&'static str),
     /// It has a field that the call does not know. Nothing is silently ignored.
-    #[error("{path} is not a field of this request: leave it out, or correct its name; there are {known}")]
+    #[error("{path} is not a field of this request: leave it out, or correct its name; known here: {known}")]
     UnknownField {
         /// The field, quoted and cut.
         path: String,

@@ -119,6 +119,10 @@ impl Eq for Number {}
 /// The canonical form: the significant digits as a whole number, and an exponent where it is not 0: `-125e-2`, `1e2`, `0`.
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Most numbers are small whole ones, written so already; a body can hold half a million of them.
+        if self.text.bytes().all(|byte| byte.is_ascii_digit()) && !self.text.ends_with('0') {
+            return f.write_str(&self.text);
+        }
         let Parts {
             negative,
             digits,

@@ -156,16 +156,23 @@ impl<'t> Walk<'t> {
         let mut members = Vec::new();
         let mut starts = Vec::new();
         while let Some((name, start)) = map.next_key_seed(Name { walk: self })? {
-            members.push((name, read(&mut map)?));
+            push_tight(&mut members, (name, read(&mut map)?));
             starts.push(start);
         }
         if let Some(index) = repeated(&members) {
             return Err(self.refuse(starts[index], JsonProblem::Repeated(quoted(&members[index].0))));
         }
-        // A vector of one has room for four: many small objects would hold a multiple of their text.
         members.shrink_to_fit();
         Ok(members)
     }
+}
+
+/// Without this, the first push makes room for four, and a megabyte of `[[[[1]]]]` holds a hundred of memory.
+fn push_tight<T>(items: &mut Vec<T>, item: T) {
+    if items.is_empty() {
+        items.reserve_exact(1);
+    }
+    items.push(item);
 }
 
 /// The first member whose name has stood before.
@@ -247,7 +254,7 @@ impl<'de: 't, 't> Visitor<'de> for Container<'_, 't> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element_seed(self.member())? {
-            items.push(item);
+            push_tight(&mut items, item);
         }
         items.shrink_to_fit();
         Ok(Json::Array(items))
