@@ -7,6 +7,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use serde::de::IgnoredAny;
 
+use super::super::canonical::Framed;
 use super::super::{Json, JsonProblem, Members, Number};
 use super::{DEPTH, body, digest};
 
@@ -265,6 +266,16 @@ proptest! {
     fn random_bytes_never_panic(bytes: Vec<u8>, likely in "[\\[\\]{}\",:0-9eE.+\\-tfnul \\\\]{0,40}") {
         agrees_with_serde_json(&bytes)?;
         agrees_with_serde_json(likely.as_bytes())?;
+    }
+
+    #[test]
+    fn text_that_moves_over_a_field_s_border_makes_another_digest(text in "[a-c]{6}", one in [0usize..3, 0..4], other in [0usize..3, 0..4]) {
+        let split = |[first, second]: [usize; 2]| {
+            let (name, rest) = text.split_at(first);
+            let (value, next) = rest.split_at(second);
+            Framed::new("test").field(name, value).field(next, "").finish()
+        };
+        prop_assert_eq!(split(one) == split(other), one == other);
     }
 
     #[test]
