@@ -1,3 +1,5 @@
+//! Consuming: one consumer a queue whatever dies, late acks dropped, nothing lost at a stop.
+
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Publishing: what is confirmed is there, what is not there is an error, and every publish ends in time.
+
 use std::time::{Duration, Instant};
 
 use lapin::types::FieldTable;

@@ -1,3 +1,5 @@
+//! What a message says, and what makes it unreadable.
+
 use super::*;
 use crate::domain::{AttemptNumber, JobId};
 use uuid::Uuid;
