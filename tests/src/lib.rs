@@ -1,1 +1,3 @@
-//! Tests.
+//! What the tests on real services share.
+
+pub mod broker;
