@@ -1,7 +1,10 @@
 //! The routes: the control API under `/_sim`, the manual, and those of every API that is spoken.
 
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
@@ -9,13 +12,17 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::behaviour::{BadField, Fields, text};
 use crate::state::Simulator;
 use crate::{args, chat};
 
 /// The largest request, in bytes: prompts with pictures in them are large, but a memory is not endless.
-pub const LARGEST_BODY: usize = 32 << 20;
+const LARGEST_BODY: usize = 32 << 20;
+
+/// How long a request's body may take to arrive.
+const SLOWEST_BODY: Duration = Duration::from_secs(60);
 
 /// A new simulator that remembers nothing.
 pub fn router() -> Router {
@@ -26,7 +33,6 @@ pub fn router() -> Router {
         .route("/_sim/calls", get(calls))
         .route("/v1/chat/completions", post(chat::submit))
         .fallback(no_such_path)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(Simulator::default())
 }
 
@@ -37,6 +43,22 @@ pub fn error(status: StatusCode, kind: &str, param: Option<&str>, code: Option<&
 
 pub fn error_body(kind: &str, param: Option<&str>, code: Option<&str>, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+}
+
+/// A request's whole body, or what to answer instead.
+pub async fn read_body(body: Body) -> Result<Bytes, Response> {
+    let (status, message) = match timeout(SLOWEST_BODY, to_bytes(body, LARGEST_BODY)).await {
+        Ok(Ok(bytes)) => return Ok(bytes),
+        Ok(Err(_)) => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is larger than {LARGEST_BODY} bytes"),
+        ),
+        Err(_) => (
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body took longer than {SLOWEST_BODY:?} to arrive"),
+        ),
+    };
+    Err(error(status, "invalid_request_error", None, None, &message))
 }
 
 async fn no_such_path(uri: Uri) -> Response {
@@ -56,7 +78,11 @@ async fn forget(State(simulator): State<Simulator>) -> StatusCode {
 }
 
 /// `PUT /_sim/next`: all behaviours of the request are queued, or none.
-async fn next(State(simulator): State<Simulator>, body: Bytes) -> Response {
+async fn next(State(simulator): State<Simulator>, body: Body) -> Response {
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(answer) => return answer,
+    };
     match read(&body) {
         Ok((model, behaviours)) => {
             let queued = simulator.queue(&model, behaviours);
@@ -117,15 +143,17 @@ async fn calls(State(simulator): State<Simulator>, which: Result<Query<Which>, Q
         }
     };
     let calls = simulator.calls(model.as_deref());
-    let shown: Result<Vec<_>, _> = calls.iter().map(|call| call.show()).collect();
-    match shown.and_then(|shown| serde_json::to_vec(&shown)) {
+    // The text of a long log takes a while: calls in flight must not wait for it.
+    let written = tokio::task::spawn_blocking(move || {
+        let shown: Vec<_> = calls.iter().map(|call| call.show()).collect();
+        serde_json::to_vec(&shown)
+    });
+    match written
+        .await
+        .map_err(|failed| failed.to_string())
+        .and_then(|list| list.map_err(|bad| bad.to_string()))
+    {
         Ok(list) => ([(header::CONTENT_TYPE, "application/json")], list).into_response(),
-        Err(bad) => error(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "server_error",
-            None,
-            None,
-            &bad.to_string(),
-        ),
+        Err(bad) => error(StatusCode::INTERNAL_SERVER_ERROR, "server_error", None, None, &bad),
     }
 }

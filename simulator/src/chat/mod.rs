@@ -10,7 +10,6 @@ mod stream;
 mod text;
 mod value;
 
-use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -21,7 +20,7 @@ pub use self::behaviour::Behaviour;
 use self::request::{Ask, Refusal, Seen};
 use crate::answer::{Answer, cut_at};
 use crate::behaviour::{DropAt, LONGEST_WAIT};
-use crate::control::{LARGEST_BODY, error, error_body};
+use crate::control::{error_body, read_body};
 use crate::log::{Ended, Submission};
 use crate::state::Simulator;
 
@@ -42,9 +41,10 @@ struct Completion {
 pub async fn submit(State(simulator): State<Simulator>, request: Request) -> Response {
     let arrived = Instant::now();
     let (head, body) = request.into_parts();
-    let read = to_bytes(body, LARGEST_BODY).await;
-    let too_large = read.is_err();
-    let body = read.unwrap_or_default();
+    let (body, unread) = match read_body(body).await {
+        Ok(body) => (body, None),
+        Err(answer) => (Bytes::new(), Some(answer)),
+    };
     let seen = Seen::of(&body);
     let (call, behaviour) = simulator.submit(Submission {
         path: head.uri.path().to_owned(),
@@ -52,16 +52,9 @@ pub async fn submit(State(simulator): State<Simulator>, request: Request) -> Res
         headers: head.headers,
         body: body.clone(),
     });
-    if too_large {
+    if let Some(answer) = unread {
         call.end(Ended::Answered);
-        let message = format!("the body is larger than {LARGEST_BODY} bytes, or did not arrive whole");
-        return error(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "invalid_request_error",
-            None,
-            None,
-            &message,
-        );
+        return answer;
     }
     if behaviour.hang {
         return cut_at(arrived + LONGEST_WAIT, call).await;
