@@ -55,8 +55,7 @@ check_all() { # ARGS for cargo test
 run_tests() {
     local which=(--workspace)
     case " $* " in *' -p '* | *' -p'[a-z]* | *' --package'*) which=() ;; esac
-    # Marked as this stack's own, so that what an interrupted test leaves behind is found and stopped too.
-    run env ONEJOB_DEV_STATE="$STATE" ONEJOB_DEV_NAME=tests cargo test "${which[@]}" "$@"
+    run_as_ours cargo test "${which[@]}" "$@"
 }
 
 check_scripts() {

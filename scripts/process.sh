@@ -70,6 +70,10 @@ stopped_within() { # SECONDS NAME
     rm -f "$STATE/pids/$2"
 }
 
+# A command in the foreground that counts as this stack's own: what it leaves behind, or this script when it is killed,
+# is found and stopped like the rest.
+run_as_ours() { run env ONEJOB_DEV_STATE="$STATE" ONEJOB_DEV_NAME=foreground "$@"; }
+
 # Kills what is left of this stack, or of one service of it.
 sweep() { # [NAME]
     local round left=()

@@ -3,14 +3,14 @@
 
 # --- which database and broker
 
-# Private ones, unless the caller names others. A variable that holds the private one's own address (from .dev/env, say)
-# means the private one.
+# Private ones, unless the caller names others. The address of a private one, in a shell that has read .dev/env, names
+# none: else the tests would run on the data of the stack.
 choose_services() {
     PRIVATE_POSTGRES=0 PRIVATE_RABBITMQ=0
-    if [[ -z ${DATABASE_URL-} || $DATABASE_URL == "$(OWN_DATABASE_URL)" ]]; then
+    if [[ -z ${DATABASE_URL-} ]] || is_private "$DATABASE_URL"; then
         PRIVATE_POSTGRES=1 DATABASE_URL=$(OWN_DATABASE_URL)
     fi
-    if [[ -z ${AMQP_URL-} || $AMQP_URL == "$(OWN_AMQP_URL)" ]]; then
+    if [[ -z ${AMQP_URL-} ]] || is_private "$AMQP_URL"; then
         PRIVATE_RABBITMQ=1 AMQP_URL=$(OWN_AMQP_URL) AMQP_MANAGEMENT_URL=$(OWN_MANAGEMENT_URL)
     elif [[ -z ${AMQP_MANAGEMENT_URL-} ]]; then
         # RabbitMQ's own port for it, on the same host with the same user.
@@ -22,6 +22,12 @@ choose_services() {
     export DATABASE_URL AMQP_URL AMQP_MANAGEMENT_URL
 }
 
+is_private() { # URL
+    local password
+    password=$(sed -nE 's|^[a-z]+://onejob:([0-9a-f]{32})@127\.0\.0\.1:.*|\1|p' <<<"$1")
+    [[ -n $password ]] && grep -qsx "[A-Z]*_PASSWORD=$password" "$ROOT"/.dev{,/test,/bench}/settings
+}
+
 # The services a stack runs on are those it was started with, also for a later `up` without the variables.
 keep_services() {
     local name before
@@ -29,7 +35,7 @@ keep_services() {
     [[ -s $STATE/env ]] || return 0
     for name in DATABASE_URL AMQP_URL AMQP_MANAGEMENT_URL; do
         before=$(sed -n "s/^$name=//p" "$STATE/env")
-        [[ -z ${!name-} || ${!name} == "$before" ]] ||
+        [[ -z ${!name-} || ${!name} == "$before" ]] || is_private "${!name}" ||
             die 1 "a stack is up with another $name than the one set now. Run ./dev down first, or unset it."
         printf -v "$name" '%s' "$before"
     done
@@ -215,7 +221,7 @@ demo() { # [--once]
     ((was_up)) || at_exit stack_end
     stack up
     mapfile -t variables <"$STATE/env"
-    run env "${variables[@]}" "$BIN/onejob" demo || status=$?
+    run_as_ours env "${variables[@]}" "$BIN/onejob" demo || status=$?
     if ((once)) || ((status)); then
         ((status == 0)) || say "The story did not hold (exit status $status). The logs are in .dev/log."
         exit "$status"
@@ -224,7 +230,7 @@ demo() { # [--once]
         "Logs      .dev/log"
     ((!was_up)) || exit 0
     say "It stays up until Ctrl-C."
-    run sleep infinity
+    run_as_ours sleep infinity
 }
 stack_end() { stack down; }
 
@@ -236,5 +242,5 @@ bench() { # ARGS for onejob bench
     at_exit stack_down
     stack_up --release
     mapfile -t variables <"$STATE/env"
-    run env "${variables[@]}" "$BIN/onejob" bench "$@"
+    run_as_ours env "${variables[@]}" "$BIN/onejob" bench "$@"
 }
