@@ -20,7 +20,7 @@ at_exit() { CLEANUP+=("$1"); }
 
 finish() {
     local status=$? i
-    trap '' INT TERM HUP
+    trap '' INT TERM HUP PIPE
     stop_child
     for ((i = ${#CLEANUP[@]} - 1; i >= 0; i--)); do
         "${CLEANUP[i]}" || status=$((status == 0 ? 1 : status))
@@ -31,6 +31,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
+trap 'exit 141' PIPE
 
 # Runs a command in a process group of its own and waits: else bash would put off a signal until the command ends, and
 # what the command has started would be left behind.

@@ -101,6 +101,7 @@ await() { # NAME SECONDS COMMAND...
             continue
         fi
         printf '\n--- the end of %s\n' "$STATE/log/$name.log" >&2
+        [[ -s $STATE/log/$name.log ]] || printf '(it is empty)\n' >&2
         tail -n 20 "$STATE/log/$name.log" >&2 || true
         die 1 "$why; its last lines are above. When that is put right, run the command again; ./dev down starts afresh."
     done
