@@ -26,7 +26,9 @@ pub struct Grouped<I, O> {
 
 impl<I, O> Clone for Grouped<I, O> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone() }
+        Self {
+            sender: self.sender.clone(),
+        }
     }
 }
 
@@ -69,7 +71,10 @@ impl<I: Send + 'static, O: Send + 'static> Grouped<I, O> {
     /// [`Stopped`], if the writers are gone.
     pub async fn call(&self, item: I) -> Result<O, Stopped> {
         let (answer, answered) = oneshot::channel();
-        self.sender.send(Request { item, answer }).await.map_err(|_closed| Stopped)?;
+        self.sender
+            .send(Request { item, answer })
+            .await
+            .map_err(|_closed| Stopped)?;
         answered.await.map_err(|_dropped| Stopped)
     }
 }

@@ -75,7 +75,11 @@ impl Job {
     /// How many attempts count against `max_attempts`: all but manual ones.
     #[must_use]
     pub fn counted(&self) -> u16 {
-        let counted = self.attempts.iter().filter(|attempt| attempt.cause != Cause::Manual).count();
+        let counted = self
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.cause != Cause::Manual)
+            .count();
         u16::try_from(counted).unwrap_or(u16::MAX)
     }
 
@@ -83,21 +87,30 @@ impl Job {
     #[must_use]
     pub fn tries_on_last_provider(&self) -> u32 {
         let last = self.attempts.last().map(|attempt| &attempt.provider);
-        let run = self.attempts.iter().rev().take_while(|attempt| Some(&attempt.provider) == last).count();
+        let run = self
+            .attempts
+            .iter()
+            .rev()
+            .take_while(|attempt| Some(&attempt.provider) == last)
+            .count();
         u32::try_from(run).unwrap_or(u32::MAX)
     }
 
     /// Does to the job what the store does for an effect. Tests and the protocol's model run on this.
     pub fn apply(&mut self, effect: &Effect, now: DateTime<Utc>) {
         match effect {
-            Effect::Move { number, to, failure, .. } => {
+            Effect::Move {
+                number, to, failure, ..
+            } => {
                 if let Some(attempt) = self.attempts.iter_mut().find(|attempt| attempt.number == *number) {
                     attempt.state = *to;
                     attempt.since = now;
                     attempt.failure = *failure;
                 }
             }
-            Effect::Close { state, completed_by, .. } => {
+            Effect::Close {
+                state, completed_by, ..
+            } => {
                 self.state = *state;
                 self.completed_by = *completed_by;
                 self.version += 1;
@@ -106,7 +119,12 @@ impl Job {
                 self.state = JobState::Open;
                 self.version += 1;
             }
-            Effect::Start { number, provider, cause, run_at } => self.attempts.push(Attempt {
+            Effect::Start {
+                number,
+                provider,
+                cause,
+                run_at,
+            } => self.attempts.push(Attempt {
                 number: *number,
                 provider: provider.clone(),
                 cause: *cause,

@@ -63,7 +63,7 @@ pub enum Event {
         /// Which attempt.
         number: AttemptNumber,
     },
-    /// The job's deadline may have passed.
+    /// The job's deadline may have passed, or its slot may have closed while an attempt was being queued.
     DeadlineDue,
 }
 
@@ -234,7 +234,11 @@ pub fn decide(job: &Job, event: &Event, context: &Context<'_>) -> Result<Vec<Eff
             _late => vec![],
         }),
         Event::Answered { number } => Ok(answered(job, find(job, *number)?)),
-        Event::Failed { number, kind, retry_after } => {
+        Event::Failed {
+            number,
+            kind,
+            retry_after,
+        } => {
             let attempt = find(job, *number)?;
             if !attempt.state.may_be_answered() {
                 return Ok(vec![]);
@@ -286,11 +290,21 @@ fn find(job: &Job, number: AttemptNumber) -> Result<&Attempt, Illegal> {
 }
 
 fn moved(attempt: &Attempt, to: AttemptState) -> Effect {
-    Effect::Move { number: attempt.number, from: attempt.state, to, failure: None }
+    Effect::Move {
+        number: attempt.number,
+        from: attempt.state,
+        to,
+        failure: None,
+    }
 }
 
 fn failed(attempt: &Attempt, kind: FailureKind) -> Effect {
-    Effect::Move { number: attempt.number, from: attempt.state, to: AttemptState::Failed, failure: Some(kind) }
+    Effect::Move {
+        number: attempt.number,
+        from: attempt.state,
+        to: AttemptState::Failed,
+        failure: Some(kind),
+    }
 }
 
 fn deadline_passed(job: &Job, now: DateTime<Utc>) -> bool {
@@ -316,12 +330,25 @@ fn answered(job: &Job, attempt: &Attempt) -> Vec<Effect> {
                 effects.extend(close(job, JobState::Succeeded, Some(attempt.number), None));
                 return effects;
             }
-            let reason = if job.state == JobState::Cancelled { LossReason::AfterCancel } else { LossReason::Late };
-            vec![moved(attempt, AttemptState::Lost), Effect::Loss { number: attempt.number, reason }]
+            let reason = if job.state == JobState::Cancelled {
+                LossReason::AfterCancel
+            } else {
+                LossReason::Late
+            };
+            vec![
+                moved(attempt, AttemptState::Lost),
+                Effect::Loss {
+                    number: attempt.number,
+                    reason,
+                },
+            ]
         }
         // Settled as something that had no result: the evidence is kept and counted, and changes nothing.
         AttemptState::Failed | AttemptState::Cancelled => {
-            vec![Effect::Loss { number: attempt.number, reason: LossReason::AfterResolution }]
+            vec![Effect::Loss {
+                number: attempt.number,
+                reason: LossReason::AfterResolution,
+            }]
         }
         // The same evidence again.
         AttemptState::Succeeded | AttemptState::Lost => vec![],
@@ -331,14 +358,17 @@ fn answered(job: &Job, attempt: &Attempt) -> Vec<Effect> {
 }
 
 /// Closes the slot, cancels what is still queued, and asks the providers of what is in flight to stop.
-fn close(
-    job: &Job,
-    state: JobState,
-    completed_by: Option<AttemptNumber>,
-    error: Option<JobError>,
-) -> Vec<Effect> {
-    let mut effects = vec![Effect::Close { state, completed_by, error }];
-    for sibling in job.attempts.iter().filter(|sibling| Some(sibling.number) != completed_by) {
+fn close(job: &Job, state: JobState, completed_by: Option<AttemptNumber>, error: Option<JobError>) -> Vec<Effect> {
+    let mut effects = vec![Effect::Close {
+        state,
+        completed_by,
+        error,
+    }];
+    for sibling in job
+        .attempts
+        .iter()
+        .filter(|sibling| Some(sibling.number) != completed_by)
+    {
         match sibling.state {
             AttemptState::Queued => effects.push(moved(sibling, AttemptState::Cancelled)),
             AttemptState::Starting | AttemptState::Running | AttemptState::Unknown => {
@@ -365,7 +395,10 @@ fn ended(
     context: &Context<'_>,
 ) -> Vec<Effect> {
     let mut effects = vec![effect];
-    let sibling_unsettled = job.attempts.iter().any(|other| other.number != attempt.number && !other.state.is_final());
+    let sibling_unsettled = job
+        .attempts
+        .iter()
+        .any(|other| other.number != attempt.number && !other.state.is_final());
     if job.state != JobState::Open || sibling_unsettled {
         return effects;
     }
@@ -390,11 +423,21 @@ fn ended(
             if job.policy.max_attempts.saturating_sub(job.counted()) == 1 {
                 effects.extend(candidates.blocked());
             }
-            effects.push(Effect::Start { number, provider: attempt.provider.clone(), cause: Cause::Retry, run_at });
+            effects.push(Effect::Start {
+                number,
+                provider: attempt.provider.clone(),
+                cause: Cause::Retry,
+                run_at,
+            });
         }
         (FollowUp::Fallback { provider }, Some(number)) => {
             effects.extend(candidates.blocked());
-            effects.push(Effect::Start { number, provider, cause: Cause::Fallback, run_at: context.now });
+            effects.push(Effect::Start {
+                number,
+                provider,
+                cause: Cause::Fallback,
+                run_at: context.now,
+            });
         }
         (FollowUp::Fail { kind }, _) => effects.extend(fail(kind, &candidates)),
         (FollowUp::Retry { .. } | FollowUp::Fallback { .. }, None) => effects.extend(fail(kind, &candidates)),
@@ -404,8 +447,15 @@ fn ended(
 
 fn fail(kind: FailureKind, candidates: &Candidates<'_>) -> Vec<Effect> {
     let mut effects: Vec<Effect> = candidates.blocked().collect();
-    let error = JobError { kind, blocked: candidates.refused.iter().map(|&provider| provider.clone()).collect() };
-    effects.push(Effect::Close { state: JobState::Failed, completed_by: None, error: Some(error) });
+    let error = JobError {
+        kind,
+        blocked: candidates.refused.iter().map(|&provider| provider.clone()).collect(),
+    };
+    effects.push(Effect::Close {
+        state: JobState::Failed,
+        completed_by: None,
+        error: Some(error),
+    });
     effects
 }
 
@@ -420,15 +470,23 @@ impl<'a> Candidates<'a> {
         let mut refused = Vec::new();
         for provider in job.policy.fallback.iter().filter(|provider| !job.tried(provider)) {
             if (context.certified)(provider) {
-                return Self { refused, certified: Some(provider) };
+                return Self {
+                    refused,
+                    certified: Some(provider),
+                };
             }
             refused.push(provider);
         }
-        Self { refused, certified: None }
+        Self {
+            refused,
+            certified: None,
+        }
     }
 
     fn blocked(&self) -> impl Iterator<Item = Effect> {
-        self.refused.iter().map(|&provider| Effect::Blocked { provider: provider.clone() })
+        self.refused.iter().map(|&provider| Effect::Blocked {
+            provider: provider.clone(),
+        })
     }
 }
 
@@ -444,9 +502,14 @@ fn new_attempt(
     }
     // Asked of every attempt, running ones last: what blocks a hedge too is the better answer.
     let blocking = job.attempts.iter().find(|attempt| attempt.state.blocks_new_attempts());
-    let running = job.attempts.iter().find(|attempt| attempt.state == AttemptState::Running);
+    let running = job
+        .attempts
+        .iter()
+        .find(|attempt| attempt.state == AttemptState::Running);
     if let Some(attempt) = blocking.or(running.filter(|_| !hedge)) {
-        let Attempt { number, state, since, .. } = *attempt;
+        let Attempt {
+            number, state, since, ..
+        } = *attempt;
         return Err(Illegal::Unsettled(Unsettled { number, state, since }));
     }
     if let Some(deadline) = job.deadline.filter(|deadline| *deadline <= context.now) {
@@ -456,14 +519,30 @@ fn new_attempt(
     if provider != &job.provider && !(context.certified)(provider) {
         return Err(Illegal::NotCertified(provider.clone()));
     }
-    let number = job.attempts.last().and_then(|last| last.number.next()).ok_or(Illegal::TooManyAttempts)?;
+    let number = job
+        .attempts
+        .last()
+        .and_then(|last| last.number.next())
+        .ok_or(Illegal::TooManyAttempts)?;
     let cause = if running.is_some() { Cause::Hedge } else { Cause::Manual };
-    let start = Effect::Start { number, provider: provider.clone(), cause, run_at: context.now };
-    Ok(if job.state == JobState::Failed { vec![Effect::Reopen, start] } else { vec![start] })
+    let start = Effect::Start {
+        number,
+        provider: provider.clone(),
+        cause,
+        run_at: context.now,
+    };
+    Ok(if job.state == JobState::Failed {
+        vec![Effect::Reopen, start]
+    } else {
+        vec![start]
+    })
 }
 
 fn hedge_due(job: &Job, attempt: &Attempt, context: &Context<'_>) -> Result<Vec<Effect>, Illegal> {
-    let alone = job.attempts.iter().all(|other| other.number == attempt.number || other.state.is_final());
+    let alone = job
+        .attempts
+        .iter()
+        .all(|other| other.number == attempt.number || other.state.is_final());
     let once = job.attempts.iter().all(|other| other.cause != Cause::Hedge);
     if job.state != JobState::Open
         || attempt.state != AttemptState::Running
@@ -475,26 +554,46 @@ fn hedge_due(job: &Job, attempt: &Attempt, context: &Context<'_>) -> Result<Vec<
     {
         return Ok(vec![]);
     }
-    let number = job.attempts.last().and_then(|last| last.number.next()).ok_or(Illegal::TooManyAttempts)?;
+    let number = job
+        .attempts
+        .last()
+        .and_then(|last| last.number.next())
+        .ok_or(Illegal::TooManyAttempts)?;
     let candidates = Candidates::of(job, context);
     let mut effects: Vec<Effect> = candidates.blocked().collect();
     if let Some(provider) = candidates.certified {
-        effects.push(Effect::Start { number, provider: provider.clone(), cause: Cause::Hedge, run_at: context.now });
+        effects.push(Effect::Start {
+            number,
+            provider: provider.clone(),
+            cause: Cause::Hedge,
+            run_at: context.now,
+        });
     }
     Ok(effects)
 }
 
 /// Past the deadline what is queued is cancelled; a job with nothing in flight fails. An unknown one stays visible.
 fn deadline_due(job: &Job, context: &Context<'_>) -> Vec<Effect> {
-    if job.state != JobState::Open || !deadline_passed(job, context.now) {
+    if job.state == JobState::Open && !deadline_passed(job, context.now) {
         return vec![];
     }
     let queued = |attempt: &&Attempt| attempt.state == AttemptState::Queued;
-    let mut effects: Vec<Effect> =
-        job.attempts.iter().filter(queued).map(|attempt| moved(attempt, AttemptState::Cancelled)).collect();
-    if !job.attempts.iter().any(|attempt| attempt.state.may_be_answered()) {
-        let error = JobError { kind: FailureKind::Deadline, blocked: vec![] };
-        effects.push(Effect::Close { state: JobState::Failed, completed_by: None, error: Some(error) });
+    let mut effects: Vec<Effect> = job
+        .attempts
+        .iter()
+        .filter(queued)
+        .map(|attempt| moved(attempt, AttemptState::Cancelled))
+        .collect();
+    if job.state == JobState::Open && !job.attempts.iter().any(|attempt| attempt.state.may_be_answered()) {
+        let error = JobError {
+            kind: FailureKind::Deadline,
+            blocked: vec![],
+        };
+        effects.push(Effect::Close {
+            state: JobState::Failed,
+            completed_by: None,
+            error: Some(error),
+        });
     }
     effects
 }

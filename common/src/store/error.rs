@@ -38,7 +38,11 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Database(database) => database.code().is_some_and(|code| is_transient_code(&code)),
             _ => false,
         };
-        if transient { Self::Unavailable(error) } else { Self::Refused(error) }
+        if transient {
+            Self::Unavailable(error)
+        } else {
+            Self::Refused(error)
+        }
     }
 }
 
@@ -46,7 +50,10 @@ impl From<sqlx::Error> for StoreError {
 /// serialization and deadlock (40), lock time-out (55P03), idle-in-transaction (25P03), I/O and internal trouble (58),
 /// a server that is starting or read-only after a fail-over (57P03, 25006).
 fn is_transient_code(code: &str) -> bool {
-    ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) || ["55P03", "25P03", "25006"].contains(&code)
+    ["08", "40", "53", "57", "58"]
+        .iter()
+        .any(|class| code.starts_with(class))
+        || ["55P03", "25P03", "25006"].contains(&code)
 }
 
 #[cfg(test)]
@@ -55,7 +62,9 @@ mod tests {
 
     #[test]
     fn deadlocks_and_shutdowns_are_repeated_and_constraints_are_not() {
-        for code in ["40001", "40P01", "08006", "57P01", "57P03", "53300", "57014", "55P03", "25006"] {
+        for code in [
+            "40001", "40P01", "08006", "57P01", "57P03", "53300", "57014", "55P03", "25006",
+        ] {
             assert!(is_transient_code(code), "{code}");
         }
         for code in ["23505", "23514", "23503", "42601", "22P02"] {

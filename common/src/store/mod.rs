@@ -1,7 +1,7 @@
 //! All SQL. Postgres is the record: what is not here did not happen.
 //!
-//! - [`job`]: jobs with their attempts. `hot` is the plain way (accept, claim, acknowledge, settle), one statement each,
-//!   grouped; `change` is everything else: load under a lock on the job, [`decide`](crate::domain::decide), write the
+//! - [`job`]: jobs with their attempts. The plain way (accept, claim, acknowledge, settle) is one statement each, grouped;
+//!   `change` is everything else: load under a lock on the job, [`decide`](crate::domain::decide), write the
 //!   effects; `read` is for the API; `due` is the reconciler's.
 //! - [`worker`]: liveness. [`certificate`]: who may take over. [`api_key`]: who is asking.
 //!

@@ -66,16 +66,26 @@ impl Store {
         let mut answers: Vec<Option<Accepted>> = vec![None; jobs.len()];
         for _ in 0..TRIES {
             let open: Vec<usize> = (0..jobs.len()).filter(|&i| answers[i].is_none()).collect();
-            let created = self.insert(&open.iter().map(|&i| &jobs[i]).collect::<Vec<_>>(), republish_after).await?;
+            let created = self
+                .insert(&open.iter().map(|&i| &jobs[i]).collect::<Vec<_>>(), republish_after)
+                .await?;
             for &i in &open {
-                answers[i] = created.get(&jobs[i].id.as_uuid()).map(|&created_at| Accepted::Created { created_at });
+                answers[i] = created
+                    .get(&jobs[i].id.as_uuid())
+                    .map(|&created_at| Accepted::Created { created_at });
             }
             let known: Vec<usize> = open.into_iter().filter(|&i| answers[i].is_none()).collect();
             if !known.is_empty() {
-                let found = self.look_up(&known.iter().map(|&i| &jobs[i]).collect::<Vec<_>>()).await?;
+                let found = self
+                    .look_up(&known.iter().map(|&i| &jobs[i]).collect::<Vec<_>>())
+                    .await?;
                 for (i, row) in known.into_iter().zip(found) {
                     answers[i] = row.map(|(id, digest)| {
-                        if digest == jobs[i].digest.as_bytes() { Accepted::Replayed { id } } else { Accepted::Conflict { id } }
+                        if digest == jobs[i].digest.as_bytes() {
+                            Accepted::Replayed { id }
+                        } else {
+                            Accepted::Conflict { id }
+                        }
                     });
                 }
             }
@@ -100,8 +110,10 @@ impl Store {
     ) -> Result<HashMap<Uuid, DateTime<Utc>>, StoreError> {
         let column = |value: fn(&NewJob) -> String| jobs.iter().map(|job| value(job)).collect::<Vec<_>>();
         let policies: Vec<_> = jobs.iter().map(|job| sqlx::types::Json(&job.policy)).collect();
-        let deadlines: Vec<_> =
-            jobs.iter().map(|job| job.policy.deadline_ms.and_then(|ms| i64::try_from(ms).ok())).collect();
+        let deadlines: Vec<_> = jobs
+            .iter()
+            .map(|job| job.policy.deadline_ms.and_then(|ms| i64::try_from(ms).ok()))
+            .collect();
         let rows = sqlx::query!(
             r#"WITH new AS (
                    INSERT INTO jobs (id, owner_id, idempotency_key, intent_digest, contract, provider, input, policy,
@@ -121,7 +133,10 @@ impl Store {
             &jobs.iter().map(|job| job.id.as_uuid()).collect::<Vec<_>>(),
             &column(|job| job.owner.to_string()),
             &column(|job| job.key.to_string()),
-            &jobs.iter().map(|job| job.digest.as_bytes().to_vec()).collect::<Vec<_>>(),
+            &jobs
+                .iter()
+                .map(|job| job.digest.as_bytes().to_vec())
+                .collect::<Vec<_>>(),
             &column(|job| job.contract.to_string()),
             &column(|job| job.provider.to_string()),
             &column(|job| job.input.clone()),
@@ -133,6 +148,29 @@ impl Store {
         .fetch_all(self.pool())
         .await?;
         Ok(rows.into_iter().map(|row| (row.job_id, row.created_at)).collect())
+    }
+
+    /// The job that holds an owner's key, with the digest of its intent.
+    ///
+    /// # Errors
+    ///
+    /// If the database can't do it.
+    pub async fn find_key(&self, owner: &OwnerId, key: &IdempotencyKey) -> Result<Option<(JobId, Digest)>, StoreError> {
+        let row = sqlx::query!(
+            "SELECT id, intent_digest FROM jobs WHERE owner_id = $1 AND idempotency_key = $2",
+            owner.as_str(),
+            key.as_str(),
+        )
+        .fetch_optional(self.pool())
+        .await?;
+        row.map(|row| {
+            let digest: [u8; 32] = row
+                .intent_digest
+                .try_into()
+                .map_err(|_| StoreError::Unreadable("an intent's digest".to_owned()))?;
+            Ok((JobId::from_uuid(row.id), Digest::from(digest)))
+        })
+        .transpose()
     }
 
     /// The jobs that hold these keys: a second statement, since the first one's snapshot can't see them.
@@ -148,7 +186,10 @@ impl Store {
         .await?;
         let mut found = vec![None; jobs.len()];
         for row in rows {
-            if let Some(place) = usize::try_from(row.place - 1).ok().and_then(|place| found.get_mut(place)) {
+            if let Some(place) = usize::try_from(row.place - 1)
+                .ok()
+                .and_then(|place| found.get_mut(place))
+            {
                 *place = Some((JobId::from_uuid(row.id), row.intent_digest));
             }
         }

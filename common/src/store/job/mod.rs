@@ -8,10 +8,10 @@ mod read;
 mod settle;
 
 pub use accept::{Accepted, NewJob};
-pub use change::{Change, ChangeError, Changed, Facts, NewResult};
+pub use change::{Change, ChangeError, Changed, Facts};
 pub use claim::{Acknowledgement, Claim, Claimed, NotClaimed};
 pub use due::{Due, Gauges, UnknownGauge};
-pub use read::{AttemptRecord, JobFilter, JobRecord, UnknownRecord};
+pub use read::{AttemptRecord, FailureRecord, JobFilter, JobRecord, UnknownRecord};
 pub use settle::{Settled, Settlement};
 
 use super::StoreError;
@@ -21,7 +21,8 @@ fn word<T: std::str::FromStr>(text: &str) -> Result<T, StoreError>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| StoreError::Unreadable(error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| StoreError::Unreadable(error.to_string()))
 }
 
 /// Reads an attempt's number.
