@@ -10,5 +10,6 @@ pub mod config;
 pub mod contract;
 pub mod domain;
 pub mod grouping;
+pub mod retry;
 pub mod store;
 pub mod telemetry;

@@ -18,8 +18,8 @@ use tokio::time::{interval, sleep};
 use super::connection::{Broker, BrokerError, BrokerState, Link};
 use super::lane::{End, Lane, declare, tell};
 use super::publish::{PublishError, Shared};
-use super::retry::Retry;
 use super::topology::Topology;
+use crate::retry::Retry;
 
 /// How often the connection's own word is asked, beside its events.
 const LOOK: Duration = Duration::from_secs(1);

@@ -20,7 +20,6 @@ mod lane;
 mod link;
 mod message;
 mod publish;
-mod retry;
 mod supervise;
 mod topology;
 

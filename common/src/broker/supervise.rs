@@ -22,7 +22,7 @@ use super::acker::Acker;
 use super::connection::{BrokerError, BrokerState, Link};
 use super::consume::{Delivery, Shared};
 use super::message::{AttemptMessage, Raw};
-use super::retry::Retry;
+use crate::retry::Retry;
 
 /// How often the connection's own word is asked, beside its events.
 const LOOK: Duration = Duration::from_secs(1);

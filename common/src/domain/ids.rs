@@ -262,3 +262,57 @@ pub struct Identity {
     /// The W3C trace that the client began, or none: then the job's id is the trace's id.
     pub traceparent: Option<String>,
 }
+
+impl Identity {
+    /// The trace that everything about this attempt belongs to, 32 hexadecimal digits: the client's, or the job's own id.
+    #[must_use]
+    pub fn trace_id(&self) -> String {
+        match self.traceparent.as_deref().and_then(|text| text.get(3..35)) {
+            Some(trace) => trace.to_owned(),
+            None => self.attempt.job.as_uuid().simple().to_string(),
+        }
+    }
+
+    /// The `traceparent` of a call made for this attempt, as the W3C writes it; `span` is the caller's own.
+    #[must_use]
+    pub fn traceparent(&self, span: u64) -> String {
+        let flags = self
+            .traceparent
+            .as_deref()
+            .and_then(|text| text.get(53..55))
+            .unwrap_or("01");
+        // A span of zeros is none.
+        format!("00-{}-{:016x}-{flags}", self.trace_id(), span.max(1))
+    }
+}
+
+#[cfg(test)]
+mod identity_tests {
+    use super::*;
+
+    fn identity(traceparent: Option<&str>) -> Identity {
+        Identity {
+            attempt: "01890a5d-ac96-774b-bcce-b302099a8057.2".parse().unwrap(),
+            owner: "team".parse().unwrap(),
+            traceparent: traceparent.map(ToOwned::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_trace_that_the_client_began_goes_on() {
+        let identity = identity(Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"));
+        assert_eq!(identity.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(
+            identity.traceparent(7),
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000007-00"
+        );
+    }
+
+    #[test]
+    fn without_one_the_jobs_id_is_the_trace() {
+        assert_eq!(
+            identity(None).traceparent(0),
+            "00-01890a5dac96774bbcceb302099a8057-0000000000000001-01"
+        );
+    }
+}

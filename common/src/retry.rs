@@ -1,4 +1,4 @@
-//! How long to wait before the broker is tried again.
+//! How long to wait before a dependency that is away is tried again.
 //!
 //! The only place that knows the `backoff` crate. It is no longer maintained (RUSTSEC-2025-0012; through `instant`
 //! RUSTSEC-2024-0384), so nothing of it may show outside: it can be replaced here.
@@ -8,20 +8,22 @@ use std::time::Duration;
 use backoff::ExponentialBackoff;
 use backoff::backoff::Backoff;
 
-/// The longest wait between two tries: a broker that is back is found within this time.
+/// The longest wait between two tries: one that is back is found within this time.
 const LONGEST: Duration = Duration::from_secs(5);
 const FIRST: Duration = Duration::from_millis(100);
 
 /// Growing waits with jitter, for ever: a supervisor never gives up.
 #[derive(Debug)]
-pub(super) struct Retry(ExponentialBackoff);
+pub struct Retry(ExponentialBackoff);
 
 impl Retry {
-    pub(super) fn new() -> Self {
+    /// Begins with the shortest wait.
+    #[must_use]
+    pub fn new() -> Self {
         Self(ExponentialBackoff {
             current_interval: FIRST,
             initial_interval: FIRST,
-            // Jitter of half: many processes that lost the same broker do not come back at the same moment.
+            // Jitter of half: many processes that lost the same broker or database do not come back at the same moment.
             randomization_factor: 0.5,
             multiplier: 2.0,
             max_interval: LONGEST,
@@ -32,13 +34,19 @@ impl Retry {
     }
 
     /// The next wait; longer each time until [`reset`](Self::reset).
-    pub(super) fn delay(&mut self) -> Duration {
+    pub fn delay(&mut self) -> Duration {
         self.0.next_backoff().unwrap_or(LONGEST)
     }
 
     /// It worked: the next failure is a new one.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.0.reset();
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
