@@ -16,6 +16,16 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same error once more, for each member of a group that met it. The cause is kept as its text.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        match self {
+            Self::Unavailable(error) => Self::Unavailable(sqlx::Error::Protocol(error.to_string())),
+            Self::Refused(error) => Self::Refused(sqlx::Error::Protocol(error.to_string())),
+            Self::Unreadable(text) => Self::Unreadable(text.clone()),
+        }
+    }
+
     /// Whether repeating makes sense.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
