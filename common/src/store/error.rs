@@ -37,6 +37,7 @@ impl StoreError {
 }
 
 impl From<sqlx::Error> for StoreError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sqlx may add kinds; an unknown one is not repeated")]
     fn from(error: sqlx::Error) -> Self {
         let transient = match &error {
             sqlx::Error::Io(_)
@@ -46,6 +47,7 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => true,
             sqlx::Error::Database(database) => database.code().is_some_and(|code| is_transient_code(&code)),
+            // Non-exhaustive: what is not named above is a defect of the statement or of the row.
             _ => false,
         };
         if transient {

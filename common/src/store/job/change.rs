@@ -418,9 +418,12 @@ fn plain(text: &str) -> String {
 }
 
 fn explain(error: &JobError, facts: &Facts) -> serde_json::Value {
-    let mut detail = facts.detail.clone().unwrap_or_else(|| match error.kind {
-        crate::domain::FailureKind::Deadline => "the deadline passed with nothing in flight".to_owned(),
-        kind => format!("the last attempt ended as {kind}"),
+    let mut detail = facts.detail.clone().unwrap_or_else(|| {
+        if error.kind == crate::domain::FailureKind::Deadline {
+            "the deadline passed with nothing in flight".to_owned()
+        } else {
+            format!("the last attempt ended as {}", error.kind)
+        }
     });
     if !error.blocked.is_empty() {
         let names: Vec<&str> = error.blocked.iter().map(crate::domain::ProviderName::as_str).collect();
