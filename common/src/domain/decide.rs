@@ -3,7 +3,9 @@
 use chrono::{DateTime, Utc};
 
 use super::policy::{Ended, FollowUp, follow_up};
-use super::{Attempt, AttemptNumber, AttemptState, Cause, FailureKind, Job, JobState, ProviderName, RetryAfter};
+use super::{
+    Attempt, AttemptNumber, AttemptState, Cause, ContractName, FailureKind, Job, JobState, ProviderName, RetryAfter,
+};
 
 /// What happened, or what is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -195,8 +197,8 @@ pub enum Illegal {
     #[error("attempt {} is {} since {}", .0.number, .0.state, .0.since)]
     Unsettled(Unsettled),
     /// The provider holds no valid certificate for the job's contract.
-    #[error("{0} holds no valid certificate for this contract")]
-    NotCertified(ProviderName),
+    #[error("{0} holds no valid certificate for {1}")]
+    NotCertified(ProviderName, ContractName),
     /// Only an unknown attempt can be resolved.
     #[error("the attempt is {0}, not unknown")]
     NotUnknown(AttemptState),
@@ -517,7 +519,7 @@ fn new_attempt(
     }
     let provider = provider.unwrap_or(&job.provider);
     if provider != &job.provider && !(context.certified)(provider) {
-        return Err(Illegal::NotCertified(provider.clone()));
+        return Err(Illegal::NotCertified(provider.clone(), job.contract.clone()));
     }
     let number = job
         .attempts

@@ -37,7 +37,10 @@ impl StoreError {
 }
 
 impl From<sqlx::Error> for StoreError {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sqlx may add kinds; an unknown one is not repeated")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "sqlx may add kinds; an unknown one is not repeated"
+    )]
     fn from(error: sqlx::Error) -> Self {
         let transient = match &error {
             sqlx::Error::Io(_)

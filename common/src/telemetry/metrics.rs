@@ -257,21 +257,54 @@ fn describe() {
     use metrics::{describe_counter as c, describe_gauge as g, describe_histogram as h};
     c!("onejob_jobs_accepted_total", "POSTs of jobs, by what became of them");
     c!("onejob_attempts_total", "Attempts that reached a state");
-    c!("onejob_race_losses_total", "Results that came too late; their payload was dropped");
+    c!(
+        "onejob_race_losses_total",
+        "Results that came too late; their payload was dropped"
+    );
     c!("onejob_provider_calls_total", "Calls of providers, by how they ended");
     h!("onejob_provider_call_seconds", "How long calls of providers took");
-    h!("onejob_queue_wait_seconds", "How long attempts that were ready waited for a worker");
-    h!("onejob_settle_seconds", "How long it took to store a result, retries included");
-    h!("onejob_job_seconds", "From a job's creation to the close of its result slot");
+    h!(
+        "onejob_queue_wait_seconds",
+        "How long attempts that were ready waited for a worker"
+    );
+    h!(
+        "onejob_settle_seconds",
+        "How long it took to store a result, retries included"
+    );
+    h!(
+        "onejob_job_seconds",
+        "From a job's creation to the close of its result slot"
+    );
     g!("onejob_unknown_attempts", "Attempts whose outcome is not known");
-    g!("onejob_unknown_oldest_seconds", "How long the oldest of them has been unknown");
-    c!("onejob_unknown_resolved_total", "Unknown attempts that were settled, by what settled them");
+    g!(
+        "onejob_unknown_oldest_seconds",
+        "How long the oldest of them has been unknown"
+    );
+    c!(
+        "onejob_unknown_resolved_total",
+        "Unknown attempts that were settled, by what settled them"
+    );
     c!("onejob_duplicates_suppressed_total", "Duplicates that changed nothing");
-    c!("onejob_failovers_blocked_total", "Take-overs refused for want of a certificate");
-    g!("onejob_certificate_valid", "1 if the provider may take over for the contract");
-    g!("onejob_outbox_unpublished", "Queued attempts that no worker has claimed in time");
-    g!("onejob_lost_cost_total", "What lost results have cost, in US dollars; it only grows");
-    c!("onejob_poisoned_messages_total", "Messages that can't be read and were parked in onejob.poison");
+    c!(
+        "onejob_failovers_blocked_total",
+        "Take-overs refused for want of a certificate"
+    );
+    g!(
+        "onejob_certificate_valid",
+        "1 if the provider may take over for the contract"
+    );
+    g!(
+        "onejob_outbox_unpublished",
+        "Queued attempts that no worker has claimed in time"
+    );
+    g!(
+        "onejob_lost_cost_total",
+        "What lost results have cost, in US dollars; it only grows"
+    );
+    c!(
+        "onejob_poisoned_messages_total",
+        "Messages that can't be read and were parked in onejob.poison"
+    );
 }
 
 /// An attempt reached a state.
@@ -381,6 +414,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
-        assert!(install(Process::Api, &providers, &contracts).is_err(), "twice in one process");
+        assert!(
+            install(Process::Api, &providers, &contracts).is_err(),
+            "twice in one process"
+        );
     }
 }

@@ -116,12 +116,14 @@ impl Store {
         } else {
             std::collections::BTreeSet::new()
         };
-        let context = Context {
-            now,
-            jitter: rand::random(),
-            certified: &|provider| certified.contains(provider),
+        let effects = {
+            let context = Context {
+                now,
+                jitter: rand::random(),
+                certified: &|provider| certified.contains(provider),
+            };
+            decide(&before, &change.event, &context)?
         };
-        let effects = decide(&before, &change.event, &context)?;
         let mut job = before.clone();
         for effect in &effects {
             write(&mut transaction, &job, effect, change).await?;

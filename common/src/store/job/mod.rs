@@ -4,6 +4,7 @@ mod accept;
 mod change;
 mod claim;
 mod due;
+mod notice;
 mod read;
 mod settle;
 
@@ -11,7 +12,8 @@ pub use accept::{Accepted, NewJob};
 pub use change::{Change, ChangeError, Changed, Facts};
 pub use claim::{Acknowledgement, Claim, Claimed, NotClaimed};
 pub use due::{Due, Gauges, UnknownGauge};
-pub use read::{AttemptRecord, FailureRecord, JobFilter, JobRecord, UnknownRecord};
+pub use notice::Notices;
+pub use read::{AttemptRecord, FailureRecord, JobFilter, JobPage, JobRecord, UnknownRecord};
 pub use settle::{Settled, Settlement};
 
 use super::StoreError;

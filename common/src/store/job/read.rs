@@ -100,6 +100,15 @@ pub struct JobFilter {
     pub limit: i64,
 }
 
+/// A page of jobs.
+#[derive(Debug, Clone)]
+pub struct JobPage {
+    /// The jobs, newest first.
+    pub jobs: Vec<JobRecord>,
+    /// What `before` of the next page is, if there is one.
+    pub next: Option<JobId>,
+}
+
 /// An attempt whose outcome is not known.
 #[derive(Debug, Clone)]
 pub struct UnknownRecord {
@@ -144,8 +153,8 @@ impl Store {
     /// # Errors
     ///
     /// If the database can't do it.
-    pub async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRecord>, StoreError> {
-        let ids = sqlx::query_scalar!(
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<JobPage, StoreError> {
+        let mut ids = sqlx::query_scalar!(
             r#"SELECT j.id FROM jobs j
                WHERE ($1::text IS NULL OR j.owner_id = $1)
                  AND ($2::text IS NULL OR j.contract = $2)
@@ -161,14 +170,18 @@ impl Store {
             filter.key.as_ref().map(IdempotencyKey::as_str),
             filter.before.map(JobId::as_uuid),
             filter.state.map(PublicState::as_str),
-            filter.limit,
+            filter.limit + 1,
         )
         .fetch_all(self.pool())
         .await?;
+        let most = usize::try_from(filter.limit).unwrap_or_default();
+        let more = ids.len() > most;
+        ids.truncate(most);
+        let next = ids.last().copied().filter(|_| more).map(JobId::from_uuid);
         let mut records = self.records(&ids, filter.owner.as_ref()).await?;
         // A job may have moved on between the two statements: what is shown must fit what was asked for.
         records.retain(|record| filter.state.is_none_or(|state| record.public_state() == state));
-        Ok(records)
+        Ok(JobPage { jobs: records, next })
     }
 
     async fn records(&self, ids: &[Uuid], owner: Option<&OwnerId>) -> Result<Vec<JobRecord>, StoreError> {

@@ -202,21 +202,4 @@ impl Store {
         }
         Ok(answers)
     }
-
-    /// Wakes the clients that wait for these jobs. Apart from the statements that close them: a notification takes a lock
-    /// for the whole database at its commit.
-    ///
-    /// # Errors
-    ///
-    /// If the database can't do it; a waiting client then finds out by its slow poll.
-    pub async fn notify(&self, jobs: &[crate::domain::JobId]) -> Result<(), StoreError> {
-        let ids: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-        sqlx::query!(
-            "SELECT pg_notify('onejob_jobs', id) FROM unnest($1::text[]) AS t(id)",
-            &ids
-        )
-        .fetch_all(self.pool())
-        .await?;
-        Ok(())
-    }
 }
