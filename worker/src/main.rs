@@ -89,8 +89,16 @@ async fn run(args: Args) -> Result<()> {
     };
     provider::install_tls();
     let names: Vec<ProviderName> = config.providers.keys().cloned().collect();
-    let kinds = if reconciles { metrics::Process::Reconciler } else { metrics::Process::Worker };
-    let rendered = metrics::install(kinds, &names, &contracts.iter().map(|c| c.name().clone()).collect::<Vec<_>>())?;
+    let kinds = if reconciles {
+        metrics::Process::Reconciler
+    } else {
+        metrics::Process::Worker
+    };
+    let rendered = metrics::install(
+        kinds,
+        &names,
+        &contracts.iter().map(|c| c.name().clone()).collect::<Vec<_>>(),
+    )?;
     let store = Store::new(&args.database_url, &config.database, "onejob-worker")?;
     let broker = Broker::new(&args.amqp_url, "onejob-worker", &config.broker)?;
     let topology = Topology::new(config.providers.keys());
@@ -105,13 +113,28 @@ async fn run(args: Args) -> Result<()> {
 
     let mut routes = BTreeMap::new();
     let mut subscriptions = Vec::new();
-    for (name, provider) in config.consumed().filter(|(_, provider)| calls && provider.adapter.is_built()) {
+    for (name, provider) in config
+        .consumed()
+        .filter(|(_, provider)| calls && provider.adapter.is_built())
+    {
         let adapter = provider::build(name, provider).with_context(|| format!("[providers.{name}]"))?;
-        routes.insert(name.clone(), Route { config: provider.clone(), provider: adapter });
-        subscriptions.push(Subscription { queue: attempts_queue(name), prefetch: provider.concurrency });
+        routes.insert(
+            name.clone(),
+            Route {
+                config: provider.clone(),
+                provider: adapter,
+            },
+        );
+        subscriptions.push(Subscription {
+            queue: attempts_queue(name),
+            prefetch: provider.concurrency,
+        });
     }
     if reconciles {
-        subscriptions.push(Subscription { queue: UNKNOWN_QUEUE.to_owned(), prefetch: DEAD_LETTERS });
+        subscriptions.push(Subscription {
+            queue: UNKNOWN_QUEUE.to_owned(),
+            prefetch: DEAD_LETTERS,
+        });
     }
     let (consumers, mut queues) = Consumers::start(&broker, topology, subscriptions);
     let consumers = Arc::new(tokio::sync::RwLock::new(Some(consumers)));
@@ -120,13 +143,22 @@ async fn run(args: Args) -> Result<()> {
     let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
     let (attempts, watches, services) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
 
-    let health = Health { store: store.clone(), publisher: publisher.clone(), consumers: Arc::clone(&consumers) };
+    let health = Health {
+        store: store.clone(),
+        publisher: publisher.clone(),
+        consumers: Arc::clone(&consumers),
+    };
     let admin_listen = args.admin_listen.unwrap_or(config.worker.admin_listen);
     let listener = tokio::net::TcpListener::bind(admin_listen)
         .await
         .with_context(|| format!("cannot listen at {admin_listen}; name another address with --admin-listen"))?;
     let admin = listener.local_addr()?;
-    services.spawn(admin::serve(listener, rendered, move || Box::pin(health.clone().look()), closed.clone()));
+    services.spawn(admin::serve(
+        listener,
+        rendered,
+        move || Box::pin(health.clone().look()),
+        closed.clone(),
+    ));
     let beat = ms(config.worker.heartbeat_ms);
     services.spawn(heartbeat(store.clone(), worker.clone(), beat, closed.clone()));
 
@@ -135,12 +167,20 @@ async fn run(args: Args) -> Result<()> {
             store: store.clone(),
             publisher: publisher.clone(),
             gate: gate.clone(),
-            limits: config.providers.iter().map(|(name, p)| (name.clone(), ms(p.timeout_ms))).collect(),
+            limits: config
+                .providers
+                .iter()
+                .map(|(name, p)| (name.clone(), ms(p.timeout_ms)))
+                .collect(),
             config: config.reconciler.clone(),
             worker: config.worker.clone(),
         });
         watches.spawn(Arc::clone(&reconciler).run(stop.clone()));
-        watches.spawn(keep_gauges(Arc::clone(&reconciler), Arc::clone(&contracts), stop.clone()));
+        watches.spawn(keep_gauges(
+            Arc::clone(&reconciler),
+            Arc::clone(&contracts),
+            stop.clone(),
+        ));
         if let Some(dead_letters) = queues.pop() {
             watches.spawn(watch_dead_letters(reconciler, dead_letters, stop.clone()));
         }
@@ -189,7 +229,10 @@ async fn drain(pipeline: &Pipeline, attempts: &TaskTracker, limit: Duration) {
     if tokio::time::timeout(limit, attempts.wait()).await.is_ok() {
         return;
     }
-    tracing::warn!(in_flight = pipeline.in_flight(), "the drain time is over: what is still in flight becomes unknown");
+    tracing::warn!(
+        in_flight = pipeline.in_flight(),
+        "the drain time is over: what is still in flight becomes unknown"
+    );
     pipeline.drained.cancel();
     if tokio::time::timeout(LAST_WRITES, attempts.wait()).await.is_err() {
         pipeline.end.cancel();
@@ -207,5 +250,6 @@ async fn stopped() -> Result<()> {
 }
 
 fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

@@ -72,7 +72,10 @@ impl Health {
             Err(error) => Check::required("postgresql", false, error.to_string()),
         };
         let (consuming, detail) = match self.consumers.read().await.as_ref() {
-            Some(consumers) => (consumers.is_ready(), format!("{:?}", consumers.state().link).to_lowercase()),
+            Some(consumers) => (
+                consumers.is_ready(),
+                format!("{:?}", consumers.state().link).to_lowercase(),
+            ),
             None => (false, "stopped".to_owned()),
         };
         let link = self.publisher.state();

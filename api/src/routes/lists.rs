@@ -40,7 +40,7 @@ pub(super) async fn providers(
     let items = app.config.providers.iter().map(|(name, provider)| {
         let certified: Vec<&ContractName> = valid.iter().filter(|(_, p)| p == name).map(|(c, _)| c).collect();
         value!({
-            "name": name, "adapter": provider.adapter, "model": provider.model, "stream": provider.stream,
+            "name": name, "digest": hex::encode(provider.digest()), "adapter": provider.adapter, "model": provider.model, "stream": provider.stream,
             "available": provider.adapter.is_built(), "timeout_ms": provider.timeout_ms, "certified_for": certified,
         })
     });

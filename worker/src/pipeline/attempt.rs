@@ -35,8 +35,23 @@ impl Pipeline {
     /// Claims an attempt and sees it through, or finds out why it is not to be called.
     pub(super) async fn attempt(&self, attempt: AttemptId, acker: Acker, redelivered: bool) {
         // The queue's provider is the attempt's own; should it be another's, the longest limit does no harm.
-        let limit = self.routes.values().map(|route| route.config.timeout_ms).max().unwrap_or(60_000);
-        let Ok((began, claiming)) = self.writers.claim(Claim { attempt, limit: ms(limit) }, &self.stop).await else {
+        let limit = self
+            .routes
+            .values()
+            .map(|route| route.config.timeout_ms)
+            .max()
+            .unwrap_or(60_000);
+        let Ok((began, claiming)) = self
+            .writers
+            .claim(
+                Claim {
+                    attempt,
+                    limit: ms(limit),
+                },
+                &self.stop,
+            )
+            .await
+        else {
             acker.hand_back().await;
             return;
         };
@@ -101,10 +116,16 @@ impl Pipeline {
     async fn work<'a>(&self, claimed: &'a Claimed, began: Instant) -> Result<Outcome<'a>, Definite> {
         let not_sent = |kind, why: String| Definite::new(kind, why);
         let route = self.routes.get(&claimed.provider).ok_or_else(|| {
-            not_sent(FailureKind::NotExecuted, format!("this worker has no provider {}", claimed.provider))
+            not_sent(
+                FailureKind::NotExecuted,
+                format!("this worker has no provider {}", claimed.provider),
+            )
         })?;
         let contract = self.contracts.get(&claimed.contract).cloned().ok_or_else(|| {
-            not_sent(FailureKind::NotExecuted, format!("this worker has no contract {}", claimed.contract))
+            not_sent(
+                FailureKind::NotExecuted,
+                format!("this worker has no contract {}", claimed.contract),
+            )
         })?;
         let (input, prompt) = render(&contract, claimed.input.clone())
             .await
@@ -155,13 +176,19 @@ impl Pipeline {
         };
         let meaning = ended.meaning();
         metrics::provider_call(&claimed.provider, metrics::CallOutcome::of(&meaning), began.elapsed());
-        Called { meaning, acknowledged_at }
+        Called {
+            meaning,
+            acknowledged_at,
+        }
     }
 
     /// Writes `starting → running` beside the call.
     fn mark_running(&self, claimed: &Claimed) {
         metrics::attempt(&claimed.provider, claimed.cause, AttemptState::Running);
-        let sign = Acknowledgement { attempt: claimed.identity.attempt, hedge_after: claimed.hedge_after };
+        let sign = Acknowledgement {
+            attempt: claimed.identity.attempt,
+            hedge_after: claimed.hedge_after,
+        };
         let (writers, drained) = (self.writers.clone(), self.drained.clone());
         tokio::spawn(async move {
             if writers.acknowledge(sign, &drained).await.is_err() {
@@ -180,19 +207,38 @@ async fn check<'a>(
     input: Json,
     called: Called,
 ) -> Outcome<'a> {
-    let Called { meaning, acknowledged_at } = called;
+    let Called {
+        meaning,
+        acknowledged_at,
+    } = called;
     let cost = |usage: Option<Usage>| Some(route.config.price?.cost(&usage?));
     let answer = match meaning {
-        Meaning::Failed(definite) => return Outcome::Failed { cost: cost(definite.usage), definite },
+        Meaning::Failed(definite) => {
+            return Outcome::Failed {
+                cost: cost(definite.usage),
+                definite,
+            };
+        }
         Meaning::Unknown { reason } => return Outcome::Unknown { reason },
         Meaning::Answer(answer) => answer,
     };
     let usage = answer.usage;
     let broken = |detail: String, raw: Bytes| {
         let definite = Definite::new(FailureKind::ContractViolation, detail);
-        Outcome::Failed { definite: Definite { usage, raw: Some(raw), ..definite }, cost: cost(usage) }
+        Outcome::Failed {
+            definite: Definite {
+                usage,
+                raw: Some(raw),
+                ..definite
+            },
+            cost: cost(usage),
+        }
     };
-    if let Some(model) = answer.served_model.as_deref().filter(|model| !route.config.serves(model)) {
+    if let Some(model) = answer
+        .served_model
+        .as_deref()
+        .filter(|model| !route.config.serves(model))
+    {
         let shown: String = model.chars().take(100).collect();
         let asked = &route.config.model;
         return broken(format!("{asked:?} was asked for, and {shown:?} answered"), answer.text);
@@ -210,9 +256,13 @@ async fn check<'a>(
         contract.check_answer(&input, text.clone())
     };
     match checked {
-        Ok(checked) => {
-            Outcome::Answered { claimed, result: checked.into_raw(), usage, cost: cost(usage), acknowledged_at }
-        }
+        Ok(checked) => Outcome::Answered {
+            claimed,
+            result: checked.into_raw(),
+            usage,
+            cost: cost(usage),
+            acknowledged_at,
+        },
         Err(violation) => broken(violation.sentence, text),
     }
 }
@@ -222,12 +272,15 @@ async fn render(contract: &Arc<Contract>, input: String) -> Result<(Json, Prompt
     let contract = Arc::clone(contract);
     let large = input.len() > BLOCKING_ABOVE;
     let work = move || {
-        let value = Json::parse(input.as_bytes(), Json::DEEPEST).map_err(|error| format!("the stored input: {error}"))?;
+        let value =
+            Json::parse(input.as_bytes(), Json::DEEPEST).map_err(|error| format!("the stored input: {error}"))?;
         let prompt = contract.render(&value).map_err(|error| error.to_string())?;
         Ok((value, prompt))
     };
     if large {
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(format!("rendering broke down: {error}")))
+        tokio::task::spawn_blocking(work)
+            .await
+            .unwrap_or_else(|error| Err(format!("rendering broke down: {error}")))
     } else {
         work()
     }

@@ -95,7 +95,16 @@ impl Pipeline {
     /// Puts a pipeline together, and starts its writers.
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { store, publisher, contracts, gate, routes, worker, config, grace } = parts;
+        let Parts {
+            store,
+            publisher,
+            contracts,
+            gate,
+            routes,
+            worker,
+            config,
+            grace,
+        } = parts;
         Arc::new(Self {
             writers: Writers::start(&store, worker, grace, ms(config.dead_after_ms)),
             store,
@@ -152,7 +161,8 @@ impl Pipeline {
             delivery.acker.ack().await;
             return;
         };
-        self.attempt(message.attempt, delivery.acker, delivery.redelivered).await;
+        self.attempt(message.attempt, delivery.acker, delivery.redelivered)
+            .await;
     }
 }
 

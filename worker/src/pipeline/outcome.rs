@@ -8,7 +8,7 @@ use onejob_common::domain::{
     AttemptId, AttemptState, Definite, Effect, Event, JobState, LossReason, ProviderName, Usage,
 };
 use onejob_common::retry::Retry;
-use onejob_common::store::job::{Claimed, Change, ChangeError, Changed, Facts, Settled, Settlement};
+use onejob_common::store::job::{Change, ChangeError, Changed, Claimed, Facts, Settled, Settlement};
 use onejob_common::telemetry::{metrics, record};
 use tokio::time::Instant;
 
@@ -64,8 +64,21 @@ impl Pipeline {
     pub(super) async fn finish(&self, attempt: AttemptId, outcome: Outcome<'_>, acker: Acker) {
         let mut unknown = false;
         let written = match outcome {
-            Outcome::Answered { claimed, result, usage, cost, acknowledged_at } => {
-                let settlement = Settlement { attempt, result, usage, cost, acknowledged_at, actor: self.actor() };
+            Outcome::Answered {
+                claimed,
+                result,
+                usage,
+                cost,
+                acknowledged_at,
+            } => {
+                let settlement = Settlement {
+                    attempt,
+                    result,
+                    usage,
+                    cost,
+                    acknowledged_at,
+                    actor: self.actor(),
+                };
                 self.answered(claimed, settlement).await
             }
             Outcome::Failed { definite, cost } => self.failed(attempt, definite, cost).await,
@@ -97,7 +110,11 @@ impl Pipeline {
             // A row that breaks a constraint breaks it again. What is known stays visible as unknown.
             Ok(Err(error)) => {
                 tracing::error!(attempt_id = %attempt, %error, "the database refuses the result");
-                self.unknown(attempt, format!("the provider answered, and the database refused the result: {error}")).await
+                self.unknown(
+                    attempt,
+                    format!("the provider answered, and the database refused the result: {error}"),
+                )
+                .await
             }
             Err(_given_up) => Written::Not,
         }
@@ -107,7 +124,9 @@ impl Pipeline {
         let attempt = claimed.identity.attempt;
         let (provider, cause) = (&claimed.provider, claimed.cause);
         match settled {
-            Settled::Won { was: AttemptState::Succeeded } => {
+            Settled::Won {
+                was: AttemptState::Succeeded,
+            } => {
                 tracing::info!(attempt_id = %attempt, "its result had been stored already");
             }
             Settled::Won { was } => {
@@ -139,20 +158,55 @@ impl Pipeline {
     }
 
     async fn failed(&self, attempt: AttemptId, definite: Definite, cost: Option<f64>) -> Written {
-        let Definite { kind, detail, retry_after, raw, usage } = definite;
+        let Definite {
+            kind,
+            detail,
+            retry_after,
+            raw,
+            usage,
+        } = definite;
         tracing::warn!(attempt_id = %attempt, kind = kind.as_str(), detail, "it failed");
-        let event = Event::Failed { number: attempt.number, kind, retry_after };
-        self.change(attempt, event, Facts { detail: Some(detail), raw, usage, cost, ..Facts::default() }).await
+        let event = Event::Failed {
+            number: attempt.number,
+            kind,
+            retry_after,
+        };
+        self.change(
+            attempt,
+            event,
+            Facts {
+                detail: Some(detail),
+                raw,
+                usage,
+                cost,
+                ..Facts::default()
+            },
+        )
+        .await
     }
 
     async fn unknown(&self, attempt: AttemptId, reason: String) -> Written {
         tracing::warn!(attempt_id = %attempt, reason, "its outcome is unknown");
         let event = Event::ContactLost { number: attempt.number };
-        self.change(attempt, event, Facts { detail: Some(reason), ..Facts::default() }).await
+        self.change(
+            attempt,
+            event,
+            Facts {
+                detail: Some(reason),
+                ..Facts::default()
+            },
+        )
+        .await
     }
 
     async fn change(&self, attempt: AttemptId, event: Event, facts: Facts) -> Written {
-        let change = Change { job: attempt.job, owner: None, event, facts, actor: self.actor() };
+        let change = Change {
+            job: attempt.job,
+            owner: None,
+            event,
+            facts,
+            actor: self.actor(),
+        };
         let mut retry = Retry::new();
         loop {
             match self.store.change(&self.gate, &change).await {
@@ -180,7 +234,12 @@ impl Pipeline {
             self.writers.notify(changed.job.id);
         }
         for effect in &changed.effects {
-            if let Effect::Start { number, provider, run_at, .. } = effect
+            if let Effect::Start {
+                number,
+                provider,
+                run_at,
+                ..
+            } = effect
                 && *run_at <= changed.at
             {
                 let outgoing = Outgoing {

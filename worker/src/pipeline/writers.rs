@@ -98,7 +98,12 @@ impl Writers {
                 vec![(); jobs.len()]
             }
         });
-        Self { claims, signs, settlements, notices }
+        Self {
+            claims,
+            signs,
+            settlements,
+            notices,
+        }
     }
 
     /// Claims, for as long as the database is away, until `stop`. The time is that at which the statement was asked for.
@@ -171,12 +176,7 @@ impl Writers {
 /// # Errors
 ///
 /// [`GivenUp`] at `stop`.
-pub async fn wait(
-    retry: &mut Retry,
-    error: &StoreError,
-    what: &str,
-    stop: &CancellationToken,
-) -> Result<(), GivenUp> {
+pub async fn wait(retry: &mut Retry, error: &StoreError, what: &str, stop: &CancellationToken) -> Result<(), GivenUp> {
     let delay = retry.delay();
     tracing::warn!(%error, what, retry_in_ms = delay.as_millis(), "the database did not answer; the write is repeated");
     tokio::select! {
@@ -191,5 +191,8 @@ fn failed<T>(items: usize, error: &StoreError) -> Vec<Result<T, StoreError>> {
 }
 
 fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
-    answers.into_iter().next().ok_or_else(|| StoreError::Unreadable("a statement without an answer".to_owned()))
+    answers
+        .into_iter()
+        .next()
+        .ok_or_else(|| StoreError::Unreadable("a statement without an answer".to_owned()))
 }

@@ -46,7 +46,11 @@ pub async fn watch(reconciler: Arc<Reconciler>, mut deliveries: Deliveries, stop
             }
         };
         for (_, delivery) in readable {
-            if looked { delivery.acker.ack().await } else { delivery.acker.hand_back().await };
+            if looked {
+                delivery.acker.ack().await
+            } else {
+                delivery.acker.hand_back().await
+            };
         }
     }
 }
@@ -54,7 +58,12 @@ pub async fn watch(reconciler: Arc<Reconciler>, mut deliveries: Deliveries, stop
 async fn look(reconciler: &Reconciler, attempts: &[AttemptId]) -> Result<(), StoreError> {
     let dead_after = ms(reconciler.worker.dead_after_ms);
     for orphan in reconciler.store.orphans(attempts, dead_after).await? {
-        reconciler.lose(orphan, "its message came back, and the worker that had claimed it is gone").await?;
+        reconciler
+            .lose(
+                orphan,
+                "its message came back, and the worker that had claimed it is gone",
+            )
+            .await?;
     }
     Ok(())
 }

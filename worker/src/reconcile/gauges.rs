@@ -30,7 +30,10 @@ pub async fn keep(reconciler: Arc<Reconciler>, contracts: Arc<Contracts>, stop: 
 }
 
 async fn refresh(reconciler: &Reconciler, contracts: &Contracts) -> Result<(), StoreError> {
-    let gauges = reconciler.store.gauges(ms(reconciler.config.republish_after_ms)).await?;
+    let gauges = reconciler
+        .store
+        .gauges(ms(reconciler.config.republish_after_ms))
+        .await?;
     metrics::outbox_unpublished(gauges.unpublished);
     for provider in reconciler.limits.keys() {
         let unknown = gauges.unknown.get(provider).copied().unwrap_or_default();

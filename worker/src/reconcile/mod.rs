@@ -60,7 +60,7 @@ impl Reconciler {
                 swept = Instant::now();
                 result = self.sweep().await;
             }
-            match result {
+            match &result {
                 Ok(()) if failing => tracing::info!("the database answers the reconciler again"),
                 Ok(()) => {}
                 Err(error) if failing => tracing::debug!(%error, "the reconciler still waits for the database"),
@@ -75,20 +75,36 @@ impl Reconciler {
         let republish_after = ms(self.config.republish_after_ms);
         let grace = ms(self.config.call_grace_ms);
         loop {
-            let due = self.store.due(self.config.batch, republish_after, &self.limits, grace).await?;
+            let due = self
+                .store
+                .due(self.config.batch, republish_after, &self.limits, grace)
+                .await?;
             let more = i64::try_from(due.len()).unwrap_or(i64::MAX) >= self.config.batch;
             let mut outgoing = Vec::new();
             for one in due {
                 match one {
-                    Due::Publish { attempt, provider, traceparent } => {
-                        outgoing.push(Outgoing { attempt, provider, traceparent });
+                    Due::Publish {
+                        attempt,
+                        provider,
+                        traceparent,
+                    } => {
+                        outgoing.push(Outgoing {
+                            attempt,
+                            provider,
+                            traceparent,
+                        });
                     }
                     Due::Deadline { job } => self.change(job, Event::DeadlineDue, None).await?,
                     Due::Hedge { attempt } => {
-                        self.change(attempt.job, Event::HedgeDue { number: attempt.number }, None).await?;
+                        self.change(attempt.job, Event::HedgeDue { number: attempt.number }, None)
+                            .await?;
                     }
                     Due::Overdue { attempt } => {
-                        self.lose(attempt, "the call should have ended long ago, and its worker said nothing").await?;
+                        self.lose(
+                            attempt,
+                            "the call should have ended long ago, and its worker said nothing",
+                        )
+                        .await?;
                     }
                 }
             }
@@ -124,12 +140,19 @@ impl Reconciler {
     /// Attempts whose worker has died are unknown: the request may have left.
     async fn sweep(&self) -> Result<(), StoreError> {
         loop {
-            let lost = self.store.of_dead_workers(ms(self.worker.dead_after_ms), self.config.batch).await?;
+            let lost = self
+                .store
+                .of_dead_workers(ms(self.worker.dead_after_ms), self.config.batch)
+                .await?;
             if lost.is_empty() {
                 return Ok(());
             }
             for attempt in lost {
-                self.lose(attempt, "its worker stopped giving signs of life in the middle of the call").await?;
+                self.lose(
+                    attempt,
+                    "its worker stopped giving signs of life in the middle of the call",
+                )
+                .await?;
             }
         }
     }
@@ -137,16 +160,34 @@ impl Reconciler {
     /// Contact to an attempt is lost.
     pub(crate) async fn lose(&self, attempt: AttemptId, why: &str) -> Result<(), StoreError> {
         tracing::warn!(attempt_id = %attempt, job_id = %attempt.job, why, "its outcome is unknown");
-        self.change(attempt.job, Event::ContactLost { number: attempt.number }, Some(why.to_owned())).await
+        self.change(
+            attempt.job,
+            Event::ContactLost { number: attempt.number },
+            Some(why.to_owned()),
+        )
+        .await
     }
 
     async fn change(&self, job: JobId, event: Event, detail: Option<String>) -> Result<(), StoreError> {
-        let facts = Facts { detail, ..Facts::default() };
-        let change = Change { job, owner: None, event, facts, actor: "reconciler".to_owned() };
+        let facts = Facts {
+            detail,
+            ..Facts::default()
+        };
+        let change = Change {
+            job,
+            owner: None,
+            event,
+            facts,
+            actor: "reconciler".to_owned(),
+        };
         match self.store.change(&self.gate, &change).await {
             Ok(changed) => {
                 record(&changed, metrics::ResolvedBy::Probe, None);
-                if changed.effects.iter().any(|effect| !matches!(effect, Effect::Blocked { .. })) {
+                if changed
+                    .effects
+                    .iter()
+                    .any(|effect| !matches!(effect, Effect::Blocked { .. }))
+                {
                     self.store.notify(&[job]).await?;
                 }
                 Ok(())
