@@ -1,7 +1,5 @@
 //! Jobs as people read them: one line an attempt, with its times counted from the job's creation.
 
-use std::fmt::Write as _;
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -11,13 +9,7 @@ pub fn of(job: &Value) -> String {
     let kind = job["error"]["kind"]
         .as_str()
         .map_or(String::new(), |kind| format!(" ({kind})"));
-    // Writing to a String does not fail.
-    drop(writeln!(
-        text,
-        "  job {}  {}{kind}",
-        word(&job["id"]),
-        word(&job["state"])
-    ));
+    text.push_str(&format!("  job {}  {}{kind}\n", word(&job["id"]), word(&job["state"])));
     let began = time(&job["created_at"]);
     for attempt in job["attempts"].as_array().into_iter().flatten() {
         let kind = attempt["failure"]["kind"]
@@ -28,9 +20,8 @@ pub fn of(job: &Value) -> String {
         } else {
             ""
         };
-        drop(writeln!(
-            text,
-            "    {:>2}  {:<8}  {:<10}  {:<24}  {}{winner}",
+        text.push_str(&format!(
+            "    {:>2}  {:<8}  {:<10}  {:<24}  {}{winner}\n",
             attempt["number"],
             word(&attempt["cause"]),
             word(&attempt["provider"]),
