@@ -20,8 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use uuid::Uuid;
 
-/// How long a test waits for what must happen.
-pub const SOON: Duration = Duration::from_secs(30);
+use crate::{SOON, eventually};
 
 /// A virtual host; deleted, with its queues and connections, when the value is dropped.
 pub struct Vhost {
@@ -237,19 +236,6 @@ async fn send(client: &Client, method: Method, url: &str, body: Option<Value>) -
     let text = answer.text().await.expect("an answer");
     assert!(status.is_success(), "RabbitMQ's management answered {status}: {text}");
     serde_json::from_str(&text).unwrap_or(Value::Null)
-}
-
-/// Asks again and again, for what the broker sends no signal for.
-///
-/// # Panics
-///
-/// If it has not become true [`SOON`].
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < SOON, "not within {SOON:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// A way to the broker that can fall silent in both directions, with no reset (a half-open link), and that can put in a

@@ -18,7 +18,8 @@ use onejob_common::broker::{
 use onejob_common::clock::new_job_id;
 use onejob_common::config::BrokerConfig;
 use onejob_common::domain::{AttemptId, AttemptNumber, ProviderName};
-use onejob_tests::broker::{SOON, Vhost};
+use onejob_tests::SOON;
+use onejob_tests::broker::Vhost;
 use tokio::time::timeout;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lapin::BasicProperties;
 use onejob_common::broker::{ATTEMPTS_EXCHANGE, Acked, Delivery, Link, POISON_QUEUE, UNKNOWN_QUEUE};
-use onejob_tests::broker::{Proxy, Vhost, eventually};
+use onejob_tests::broker::{Proxy, Vhost};
+use onejob_tests::eventually;
 
 use super::*;
 

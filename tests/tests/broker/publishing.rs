@@ -8,7 +8,8 @@ use onejob_common::broker::{
     Raw, Topology, TopologyError, UNKNOWN_QUEUE,
 };
 use onejob_common::config::BrokerConfig;
-use onejob_tests::broker::{Proxy, Vhost, eventually};
+use onejob_tests::broker::{Proxy, Vhost};
+use onejob_tests::eventually;
 use tokio::net::TcpListener;
 
 use super::*;
