@@ -11,6 +11,7 @@ pub mod database;
 pub mod process;
 pub mod simulator;
 pub mod stack;
+pub mod valve;
 
 use std::time::{Duration, Instant};
 

@@ -27,6 +27,9 @@ const CONFIG: &str = r#"
 [contracts]
 dir = "CONTRACTS"
 
+[broker]
+heartbeat_s = 1
+
 [worker]
 heartbeat_ms = 250
 dead_after_ms = 1500
@@ -105,11 +108,11 @@ impl Stack {
         (stack, api, worker, reconciler)
     }
 
-    async fn start(&self, name: &str, arguments: &[&str]) -> Process {
+    async fn start(&self, name: &str, arguments: &[&str], database_url: &str, amqp_url: &str) -> Process {
         let config = self.directory.path().join("onejob.toml");
         let variables = [
-            ("DATABASE_URL", self.database.url.as_str()),
-            ("AMQP_URL", self.vhost.url.as_str()),
+            ("DATABASE_URL", database_url),
+            ("AMQP_URL", amqp_url),
             ("ONEJOB_CONFIG", config.to_str().expect("a path of text")),
         ];
         let process = Process::start(name, arguments, &variables).await;
@@ -118,20 +121,32 @@ impl Stack {
 
     /// Starts an API process.
     pub async fn api(&self) -> Process {
+        self.api_through(&self.database.url).await
+    }
+
+    /// Starts an API process with another way to the database.
+    pub async fn api_through(&self, database_url: &str) -> Process {
         let arguments = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-        self.start("onejob-api", &arguments).await
+        self.start("onejob-api", &arguments, database_url, &self.vhost.url)
+            .await
     }
 
     /// Starts a worker that calls providers.
     pub async fn worker(&self) -> Process {
+        self.worker_through(&self.database.url, &self.vhost.url).await
+    }
+
+    /// Starts a worker with other ways to the services.
+    pub async fn worker_through(&self, database_url: &str, amqp_url: &str) -> Process {
         let arguments = ["--role", "attempts", "--admin-listen", "127.0.0.1:0"];
-        self.start("onejob-worker", &arguments).await
+        self.start("onejob-worker", &arguments, database_url, amqp_url).await
     }
 
     /// Starts a reconciler.
     pub async fn reconciler(&self) -> Process {
         let arguments = ["--role", "reconciler", "--admin-listen", "127.0.0.1:0"];
-        self.start("onejob-worker", &arguments).await
+        self.start("onejob-worker", &arguments, &self.database.url, &self.vhost.url)
+            .await
     }
 
     async fn client(&self, api: &Process, owner: &str, role: Role) -> Client {
