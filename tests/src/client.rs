@@ -60,7 +60,7 @@ impl Client {
     pub fn new(url: &str, key: &str) -> Self {
         Self {
             url: url.to_owned(),
-            http: reqwest::Client::new(),
+            http: crate::http(),
             key: key.to_owned(),
         }
     }

@@ -42,3 +42,13 @@ fn install_tls() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
+
+/// A client that waits longer than any answer may take, and not for ever.
+fn http() -> reqwest::Client {
+    install_tls();
+    let longest = Duration::from_secs(90);
+    reqwest::Client::builder()
+        .timeout(longest)
+        .build()
+        .expect("an HTTP client")
+}

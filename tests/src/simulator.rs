@@ -24,7 +24,7 @@ impl Simulator {
         let process = Process::start("onejob-simulator", &["--listen", "127.0.0.1:0"], &[]).await;
         Self {
             url: process.listen.clone().expect("an address"),
-            client: Client::new(),
+            client: crate::http(),
             _process: process,
         }
     }

@@ -196,7 +196,9 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn new(pipeline: &'a Pipeline, attempt: AttemptId) -> Option<Self> {
-        pipeline.held().insert(attempt).then_some(Self { pipeline, attempt })
+        // Only then is there something to drop: a mark that was never made would take the other delivery's away.
+        let is_new = pipeline.held().insert(attempt);
+        is_new.then(|| Self { pipeline, attempt })
     }
 }
 
