@@ -48,7 +48,7 @@ async fn a_request_cut_at_any_byte_wedges_no_key() {
     let credential = secret.headers()["authorization"].to_str().unwrap().to_owned();
     let address = client.url.trim_start_matches("http://").to_owned();
     let body = intent("cut").to_string();
-    for (n, cut) in [10, 60, 150, 250, 300, 340, usize::MAX].into_iter().enumerate() {
+    for n in 1..=7 {
         let key = format!("cut-{n}");
         let request = format!(
             "POST /v1/jobs HTTP/1.1\r\nhost: onejob\r\nauthorization: {credential}\r\nidempotency-key: {key}\r\n\
@@ -56,9 +56,11 @@ async fn a_request_cut_at_any_byte_wedges_no_key() {
             body.len()
         );
         let mut connection = TcpStream::connect(&address).await.unwrap();
-        let sent = &request.as_bytes()[..cut.min(request.len())];
+        let cut = request.len() * n / 7;
+        let whole = cut == request.len();
+        let sent = &request.as_bytes()[..cut];
         connection.write_all(sent).await.unwrap();
-        if cut < request.len() {
+        if !whole {
             // Nothing can have been answered to a part.
             connection.shutdown().await.unwrap();
             let mut answer = String::new();
