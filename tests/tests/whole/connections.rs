@@ -51,6 +51,48 @@ async fn fifty_slow_calls_on_a_pool_of_two_hold_no_connection_and_keep_no_migrat
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_holds_a_thousand_slow_calls_in_200_mib_and_no_connection() {
+    let wide = |text: String| text.replace("model = \"sim-primary\"", "model = \"sim-primary\"\nconcurrency = 1000");
+    let stack = Stack::configured(wide).await;
+    let (api, worker, _reconciler) = tokio::join!(stack.api(), stack.worker(), stack.reconciler());
+    let client = stack.producer(&api, "shop").await;
+    let slow: Vec<Value> = (0..1000).map(|_| answer_after(20_000, "slow")).collect();
+    stack.simulator.next("sim-primary", json!(slow)).await;
+    let submitted = (0..1000).map(|n| {
+        let client = client.clone();
+        async move { client.submit(&format!("k{n}"), &intent(&format!("{n}"))).await.status }
+    });
+    assert!(join_all(submitted).await.iter().all(|status| *status == 201));
+    stack.simulator.called("sim-primary", 1000).await;
+    let running = "SELECT count(*) FROM attempts WHERE state IN ('starting', 'running')";
+    assert_eq!(
+        stack.database.count(running).await,
+        1000,
+        "all of them are in flight at once"
+    );
+    eventually("nobody holds a connection", async || {
+        let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                    AND application_name = 'onejob-worker' AND state <> 'idle'";
+        stack.database.count(busy).await == 0
+    })
+    .await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", worker.pid())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    println!("resident with 1,000 calls in flight: {} MiB", kib / 1024);
+    assert!(kib < 200 * 1024, "{kib} KiB");
+    eventually("all have ended", async || {
+        stack
+            .database
+            .count("SELECT count(*) FROM jobs WHERE state = 'succeeded'")
+            .await
+            == 1000
+    })
+    .await;
+    assert_eq!(stack.simulator.calls("sim-primary").await.len(), 1000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_database_a_submission_is_a_503_and_its_key_stays_free() {
     let stack = Stack::configured(|text| text.replace("[broker]", "[api]\nrequest_timeout_ms = 1500\n[broker]")).await;
     let (valve, database_url) = Valve::before(&stack.database.url).await;
