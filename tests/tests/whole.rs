@@ -1,6 +1,6 @@
 //! The whole product: API, workers and reconciler as processes, on a real PostgreSQL and a real RabbitMQ, with the
 //! simulator as provider. `breakpoints` are the four that everything else follows from.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "whole/breakpoints.rs"]
 mod breakpoints;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use onejob_common::clock;
 use onejob_common::config::ms;
 use onejob_common::store::job::Claim;
 use onejob_common::store::worker::WorkerProcess;
@@ -11,7 +12,6 @@ use onejob_tests::simulator::answer_after;
 use onejob_tests::stack::{DEAD_AFTER, Stack, intent, intent_with};
 use onejob_tests::valve::Valve;
 use serde_json::json;
-use uuid::Uuid;
 
 /// How long `starting` and `running` may last once their worker is gone.
 const LIMIT: Duration = DEAD_AFTER.saturating_mul(2);
@@ -25,7 +25,7 @@ async fn a_worker_killed_after_its_claim_leaves_an_unknown_attempt_and_no_call()
     // A process that claims, says so, and is never heard of again.
     let store = &stack.database.store;
     let dead = WorkerProcess {
-        id: Uuid::now_v7(),
+        id: clock::new_id(),
         role: "attempts".to_owned(),
         host: "gone".to_owned(),
         pid: 1,
