@@ -127,13 +127,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_goes_away_does_not_stop_the_write() {
-        let (written, wrote) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (go, done) = (Arc::clone(&written), Arc::clone(&wrote));
+        let (started, go, written) = (
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+        );
+        let (starts, goes, writes) = (Arc::clone(&started), Arc::clone(&go), Arc::clone(&written));
         let grouped = Grouped::spawn(1, 10, move |items: Vec<()>| {
-            let (go, done) = (Arc::clone(&go), Arc::clone(&done));
+            let (starts, goes, writes) = (Arc::clone(&starts), Arc::clone(&goes), Arc::clone(&writes));
             async move {
-                go.notified().await;
-                done.notify_one();
+                starts.notify_one();
+                goes.notified().await;
+                writes.notify_one();
                 items
             }
         });
@@ -141,11 +146,10 @@ mod tests {
             let grouped = grouped.clone();
             async move { grouped.call(()).await }
         });
-        while grouped.sender.capacity() == grouped.sender.max_capacity() && !call.is_finished() {
-            tokio::task::yield_now().await;
-        }
+        started.notified().await;
         call.abort();
-        written.notify_one();
-        wrote.notified().await;
+        assert!(call.await.is_err(), "its caller is gone");
+        go.notify_one();
+        written.notified().await;
     }
 }

@@ -94,10 +94,10 @@ fn any_429_is_rate_limited_and_keeps_its_hint() {
         detail: String::new(),
         raw: Bytes::new(),
     };
-    match seen.meaning() {
-        Meaning::Failed(definite) => assert_eq!(definite.retry_after, Some(hint)),
-        other => panic!("{other:?}"),
-    }
+    let Meaning::Failed(definite) = seen.meaning() else {
+        panic!("a failure was expected");
+    };
+    assert_eq!(definite.retry_after, Some(hint));
 }
 
 #[test]
@@ -120,12 +120,10 @@ fn a_success_without_an_answer_is_the_providers_error_and_its_body_is_kept() {
         detail: "a page".to_owned(),
         raw: raw.clone(),
     };
-    match seen.meaning() {
-        Meaning::Failed(definite) => {
-            assert_eq!((definite.kind, definite.raw), (FailureKind::ProviderError, Some(raw)));
-        }
-        other => panic!("{other:?}"),
-    }
+    let Meaning::Failed(definite) = seen.meaning() else {
+        panic!("a failure was expected");
+    };
+    assert_eq!((definite.kind, definite.raw), (FailureKind::ProviderError, Some(raw)));
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! The tables of the design row by row, the rules of [`decide`](super::decide), and random histories.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod histories;
 mod meaning;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onejob_common::domain::{FailureKind, Meaning, Stop, WireSeen};
+use onejob_common::domain::{FailureKind, Meaning, RetryAfter, Stop, WireSeen};
 
 use super::server::{Script, Server};
 use super::{LONG, adapter, failure, submit};
@@ -82,13 +82,11 @@ async fn a_200_that_is_no_answer_is_the_providers_error_and_its_body_is_kept() {
         r#"{"choices":[{"message":{"content":"{}"},"finish_reason":"tool_calls"}]}"#,
     ];
     for body in bodies {
-        match seen(Script::json("200 OK", body)).await.meaning() {
-            Meaning::Failed(definite) => {
-                assert_eq!(definite.kind, FailureKind::ProviderError, "{body}");
-                assert_eq!(definite.raw.unwrap(), body, "the body is kept");
-            }
-            other => panic!("{body}: {other:?}"),
-        }
+        let Meaning::Failed(definite) = seen(Script::json("200 OK", body)).await.meaning() else {
+            panic!("{body}: a failure was expected");
+        };
+        assert_eq!(definite.kind, FailureKind::ProviderError, "{body}");
+        assert_eq!(definite.raw.unwrap(), body, "the body is kept");
     }
 }
 
@@ -130,9 +128,11 @@ async fn an_answer_larger_than_allowed_is_cut_and_counts_as_truncated() {
 #[tokio::test]
 async fn retry_after_is_read_and_capped() {
     let hinted = |hint: &str| Script::answer("429 Too Many Requests", &format!("retry-after: {hint}\r\n"), OWN);
-    let pause = async |hint: &str| match seen(hinted(hint)).await {
-        WireSeen::ErrorStatus { retry_after, .. } => retry_after.map(|hint| hint.pause()),
-        other => panic!("{other:?}"),
+    let pause = async |hint: &str| {
+        let WireSeen::ErrorStatus { retry_after, .. } = seen(hinted(hint)).await else {
+            panic!("a status was expected");
+        };
+        retry_after.map(RetryAfter::pause)
     };
     assert_eq!(pause("2").await, Some(Duration::from_secs(2)));
     assert_eq!(pause("999999").await, Some(Duration::from_secs(900)));

@@ -1,5 +1,4 @@
 //! The adapter against a server that does exactly what a test says, down to the byte and the reset.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod answers;
 mod calls;
