@@ -167,6 +167,14 @@ impl Client {
         read.collect()
     }
 
+    /// Waits until the job's first attempt is running: its provider has given a sign, and nothing moves by itself.
+    pub async fn until_running(&self, id: &str) {
+        eventually(&format!("{id}.1 is running"), async || {
+            self.attempts(id).await.first().is_some_and(|state| state == "running")
+        })
+        .await;
+    }
+
     /// An operator's word on an unknown attempt.
     pub async fn resolve(&self, attempt: &str, outcome: &str) -> Answer {
         let body = json!({"outcome": outcome, "note": "looked it up at the provider"});

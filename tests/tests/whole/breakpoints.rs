@@ -67,7 +67,7 @@ async fn the_same_key_with_another_input_is_a_conflict_in_every_state_of_the_job
         .next("sim-primary", json!([answer_after(600_000, "slow")]))
         .await;
     let running = client.submit("running", &secret).await.id();
-    client.until(&running, "running").await;
+    client.until_running(&running).await;
     conflict("running", &running, "running").await;
     client.post(&format!("/v1/jobs/{running}/cancel"), &json!({})).await;
     conflict("running", &running, "cancelled").await;

@@ -90,7 +90,7 @@ async fn a_worker_killed_between_the_answer_and_its_settling_leaves_unknown_and_
         .next("sim-primary", json!([answer_after(700, "read, and lost")]))
         .await;
     let id = client.submit("k", &intent("answered")).await.id();
-    client.until(&id, "running").await;
+    client.until_running(&id).await;
     valve.shut();
     eventually("the provider has answered", async || {
         stack.simulator.calls("sim-primary").await[0]["ended"] == "answered"
@@ -117,7 +117,7 @@ async fn a_worker_killed_between_settling_and_its_ack_changes_nothing_by_the_red
         .next("sim-primary", json!([answer_after(700, "settled")]))
         .await;
     let id = client.submit("k", &intent("settled")).await.id();
-    client.until(&id, "running").await;
+    client.until_running(&id).await;
     proxy.silence(true);
     let settled = client.until(&id, "succeeded").await;
     worker.kill().await;
@@ -145,7 +145,7 @@ async fn a_worker_that_was_frozen_past_its_limit_still_brings_its_result() {
         .next("sim-primary", json!([answer_after(1_000, "late, and right")]))
         .await;
     let id = client.submit("k", &intent("slow")).await.id();
-    client.until(&id, "running").await;
+    client.until_running(&id).await;
     let calls = |process| async move {
         let process: &onejob_tests::process::Process = process;
         process.metric("onejob_attempts_total", &[("state", "running")]).await
@@ -187,7 +187,7 @@ async fn a_worker_cut_off_from_the_database_settles_with_the_same_answer_once_it
         .next("sim-primary", json!([answer_after(700, "kept")]))
         .await;
     let id = client.submit("k", &intent("cut off")).await.id();
-    client.until(&id, "running").await;
+    client.until_running(&id).await;
     valve.shut();
     client.until(&id, "unknown").await;
     valve.open();
@@ -227,7 +227,7 @@ async fn sigterm_drains_what_runs_is_finished_and_what_outlasts_the_drain_time_i
         .next("sim-primary", json!([answer_after(800, "in time"), {"hang": true}]))
         .await;
     let short = client.submit("short", &intent("short")).await.id();
-    client.until(&short, "running").await;
+    client.until_running(&short).await;
     let long = client
         .submit("long", &intent_with("long", json!({"timeout_ms": 60_000})))
         .await

@@ -60,7 +60,7 @@ async fn copies_of_a_message_change_nothing_in_any_state_of_its_attempt() {
         .next("sim-primary", json!([answer_after(60_000, "slow")]))
         .await;
     let running = client.submit("running", &intent("running")).await.id();
-    client.until(&running, "running").await;
+    client.until_running(&running).await;
     stack
         .simulator
         .next("sim-primary", json!([{"drop": "after"}, {"drop": "after"}]))
