@@ -167,8 +167,10 @@ async fn a_worker_that_was_frozen_past_its_limit_still_brings_its_result() {
     assert_eq!(client.attempts(&id).await, ["succeeded"]);
     assert_eq!(stack.simulator.calls("sim-primary").await.len(), 1);
     let by = [("by", "evidence"), ("outcome", "succeeded")];
-    let resolved = caller.metric("onejob_unknown_resolved_total", &by).await;
-    assert_eq!(resolved, Some(1.0));
+    eventually("its evidence is counted", async || {
+        caller.metric("onejob_unknown_resolved_total", &by).await == Some(1.0)
+    })
+    .await;
     drop(reconciler);
 }
 

@@ -87,7 +87,7 @@ async fn the_first_race_loss_of_a_process_shows_as_an_increase_from_zero() {
     );
     stack
         .simulator
-        .next("sim-primary", json!([answer_after(1_000, "late")]))
+        .next("sim-primary", json!([answer_after(6_000, "late")]))
         .await;
     let body = intent_with("race", json!({"fallback": ["backup"], "hedge_after_ms": 50}));
     let id = client.submit("race", &body).await.id();
